@@ -173,7 +173,7 @@ async def test_a_gateway_with_a_wrong_password_is_not_ready(redis_servers: Redis
 
     fault = "The store does not answer: wrong user or password"
     assert (503, {"state": "away", "heard": False, "fault": fault}) == refused
-    assert 1 == log.count("the store of teams and keys is away")
+    assert 1 == log.count("the store of teams and keys is unavailable")
     assert "open-barley" not in log
     assert (200, True) == (outage[0], outage[1]["heard"])
 

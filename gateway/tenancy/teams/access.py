@@ -1,8 +1,10 @@
-"""Finds the caller of a request by its headers.
+"""Identification of callers by the API key in the request headers.
 
-1. Only a client that has the secret learns why its key is refused. To all others a key is known or unknown.
-2. While the store is unavailable, known keys stay valid. An unknown key may be new: 503, not 401.
-3. The source address of a request is that of the connection, unless a trusted proxy names another one.
+1. Only a client that has the secret learns why its key is refused. For all other clients, a key is either known or
+   unknown.
+2. While the store is unavailable, known keys stay valid. An unknown key gets status 503 and not 401, because it may be
+   new.
+3. The source address of a request is the address of its connection, unless a trusted proxy names another address.
 """
 
 import secrets
@@ -20,14 +22,14 @@ from gateway.tenancy.teams.secret import Digester, hashed, is_same
 
 MOST_REMEMBERED = 4096
 AGAIN_S = 1.0
-"""Wait before another attempt while the store is unavailable."""
+"""Seconds to wait before another attempt while the store is unavailable."""
 
 
 class Access:
-    """Finds callers by their keys.
+    """Identifies callers by their API keys.
 
-    With *is_open*, callers on this machine need no key until there is a team: the settings name neither teams nor a
-    store.
+    If *is_open* is true, callers on this machine need no key until a team exists. This is the case if the settings name
+    neither teams nor a store.
     """
 
     def __init__(
@@ -41,7 +43,7 @@ class Access:
         open_mode: OpenMode = OpenMode(),  # noqa: B008  # it has no state
         catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """*catch_up* reads the store once more (`Following.catch_up`); None: there is no store."""
+        """*catch_up* reads the store again (`Following.catch_up`). It is None if there is no store."""
         self._directory = directory
         self._digester = digester
         self._wall_clock = wall_clock
@@ -63,19 +65,20 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether local callers need no key because there is no team."""
+        """Whether local callers need no key because no team exists."""
         return self._is_open and not self._directory.teams
 
     def use(self, digester: Digester) -> None:
-        """Use *digester* from now on: the pepper has become known."""
+        """Use *digester* from now on, because the pepper has become known."""
         self._digester = digester
         self._digests.clear()
         self._marked.clear()
 
     def known(self, fields: dict[bytes, bytes]) -> Caller | None:
-        """Return the caller if `mark` has remembered the same headers; None: call `caller`. About 0.4 us.
+        """Return the caller if `mark` has remembered the same headers, or None if `caller` must decide. Takes about 0.4
+        us.
 
-        *fields* are the first values of the request's headers, by their names in lower case.
+        *fields* maps header names in lower case to the first value of each header.
         """
         if self._generation != self._directory.generation:
             self._generation = self._directory.generation
@@ -86,7 +89,9 @@ class Access:
         return self._marked.get(self._mark(said))
 
     def mark(self, fields: dict[bytes, bytes], caller: Caller) -> None:
-        """Remember that *fields* belong to *caller*, if the current secret is all that it needs."""
+        """Remember that the headers *fields* belong to *caller*, if the caller needs nothing but the
+        current secret.
+        """
         said = fields.get(b"authorization")
         if said is None or not caller.is_plain or self._generation != self._directory.generation:
             return
@@ -105,17 +110,18 @@ class Access:
         fields: dict[bytes, bytes] | None = None,
         is_http_1_0: bool = False,
     ) -> Caller | None:
-        """Return the caller; None: a program on this machine that needs no key. About 1.2 us.
+        """Return the caller of a request, or None for a program on this machine that needs no key. Takes about 1.2 us.
 
-        *peer* is the address at the other end of the connection; None: a unix socket. *forwarded_for* returns a header
-        as *header* does, but with all values, joined by commas; without it headers of proxies are ignored, because a
-        client could have sent the first value. *fields* is what `OpenMode.check` needs; without it, no caller on a
-        network is served while there are no keys.
+        *peer* is the address at the other end of the connection, or None for a Unix socket. *header* returns the first
+        value of a header. *forwarded_for* returns all values, joined by commas. Without *forwarded_for*, proxy headers
+        are ignored, because a client could have sent the first value. *fields* is required by `OpenMode.check`. Without
+        *fields*, network callers are refused while there are no keys.
 
         Raises:
-            InvalidKey: no key, an unknown key, or one that is not valid any more.
-            Forbidden: ``source_not_allowed``: the key may not be used from there; ``open_mode``: there are no keys.
-            StoreUnavailable: an unknown key, while the store is unavailable.
+            InvalidKey: if the key is missing, unknown or no longer valid.
+            Forbidden: ``source_not_allowed`` if the key may not be used from the source address, or ``open_mode`` if
+                there are no keys and the request is not allowed without one.
+            StoreUnavailable: if the key is unknown while the store is unavailable.
         """
         if self._is_open and not self._directory.teams:
             self._open_mode.check(fields or {}, peer, is_http_1_0=is_http_1_0)
@@ -152,7 +158,8 @@ class Access:
     ) -> Caller | None:
         """Return the caller like `caller`, but read the store again before refusing a key.
 
-        So a key that another gateway made, unblocked or rotated is valid here at once. Known callers do not wait.
+        A key that another gateway has created, unblocked or rotated is therefore valid at once. Known callers do not
+        wait.
         """
         try:
             return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
@@ -164,7 +171,7 @@ class Access:
         return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
 
     def _check(self, caller: Caller, digest: str) -> None:
-        """Raise an error unless the key with the right or former secret may be used."""
+        """Raise an error unless the caller's key, identified by its current or a former secret, may be used."""
         key = caller.key
         now = self._wall_clock()
         if not is_same(digest, key.digest) and not any(is_same(digest, each.digest) for each in key.formers(now)):
@@ -206,10 +213,10 @@ _BEARER = "Bearer "
 
 
 def _secret_in(header: HeaderLookup) -> str:
-    """Return the one secret that a request carries, in any header.
+    """Return the one secret that the request carries in its headers.
 
     Raises:
-        InvalidKey: it has no secret, or two.
+        InvalidKey: if the request has no secret, or two different ones.
     """
     found: str | None = None
     authorization = header(b"authorization")

@@ -1,31 +1,31 @@
-"""A worker that an administrator added to a model by the API, as a store keeps it. It has no secret."""
+"""A worker that an administrator added to a model with the admin API, in its stored form. It contains no secret."""
 
 import msgspec
 
 from gateway.protocol.worker_address import endpoint
 
 MAX_WORKERS = 1000
-"""Workers of one store."""
+"""Maximum number of added workers in one store."""
 MAX_MODEL_WORKERS = 256
-"""Workers of one model."""
+"""Maximum number of added workers of one model."""
 
 
 class AddedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
     model: str
-    """Configured name of the model that it serves."""
+    """Configured name of the model that the worker serves."""
     url: str
     id: str
     created_at: float = 0.0
-    """Seconds since 1970."""
+    """Time when the worker was added, in seconds since 1970."""
 
     @property
     def name(self) -> str:
-        """Name of its row: a worker has its id within a model."""
+        """Name of the worker's row in the store. A worker id is unique within a model."""
         return name_of(self.model, self.id)
 
     @property
     def address(self) -> str:
-        """Canonical form of its URL; the URL itself if it is invalid."""
+        """Canonical form of the worker's URL, or the URL itself if it is invalid."""
         try:
             return endpoint(self.url)
         except ValueError:
@@ -33,5 +33,5 @@ class AddedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def name_of(model: str, worker_id: str) -> str:
-    """Return the name of the row of the worker *worker_id*, which has no space in it, of *model*."""
+    """Return the row name of the worker *worker_id* of *model*. The id must not contain a space."""
     return f"{worker_id} {model}"

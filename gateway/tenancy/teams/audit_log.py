@@ -1,4 +1,4 @@
-"""The log of who changed what, as stores of teams keep it: newest first, page by page."""
+"""The audit log of changes to teams and keys, as stores keep it. Entries are read newest first, in pages."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -9,10 +9,10 @@ from gateway.tenancy.ledger.audit import AuditEntry, AuditPage
 from gateway.tenancy.ledger.cursor import Page
 
 KEPT = 100_000
-"""Entries; older ones are dropped. At some 1 kB each that is 100 MB."""
+"""Maximum number of audit log entries. Older entries are dropped. At some 1 kB each, they take 100 MB."""
 
 Ordinal = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-"""Number in a cursor, which anybody may have written: no more than SQLite and Redis accept."""
+"""Number in a cursor, within the range that both SQLite and Redis accept. Callers can forge cursors."""
 
 
 def row_of(entry: AuditEntry) -> bytes:
@@ -24,10 +24,11 @@ def entry_in(row: bytes) -> AuditEntry:
 
 
 def page_of(rows: Sequence[tuple[str, bytes]], most: int) -> AuditPage:
-    """Return the first *most* of *rows*, each with the cursor after it. A further row means that there is a next page.
+    """Return a page of the first *most* rows. Each row comes with the cursor of the position after it. A row beyond
+    *most* means that there is a next page.
 
     Raises:
-        ValueError: *most* is below 1.
+        ValueError: if *most* is below 1.
     """
     if most < 1:
         raise ValueError("the page size must be at least 1")

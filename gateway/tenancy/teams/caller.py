@@ -1,4 +1,4 @@
-"""A key together with its team."""
+"""An API key together with its team."""
 
 from gateway.protocol.networks import Networks
 from gateway.tenancy.teams.key import Key
@@ -7,9 +7,10 @@ from gateway.tenancy.teams.team import Priority, Team
 
 
 class Caller:
-    """The same object for all requests of a key, until the key or its team changes.
+    """The key and team on whose behalf a request is made. All requests of a key share one object until the key or its
+    team changes.
 
-    Equal to itself only, so that dictionaries can use it as a key cheaply.
+    Compared by identity, so that dictionary lookups are cheap.
     """
 
     __slots__ = (
@@ -35,17 +36,19 @@ class Caller:
         self.project: str | None = key.project
         self.priority: Priority = key.priority or team.priority
         self.weight: float = team.weight if key.weight is None else key.weight
-        """Share of a saturated fleet, relative to others."""
+        """Share of a saturated fleet that the caller gets, relative to other callers."""
         self.may_fall_back: bool = team.fallback if key.fallback is None else key.fallback
-        """Whether fallbacks may answer."""
+        """Whether fallbacks may answer the caller's requests."""
         self.permits = Permits(team, key)
-        """Models and strategies that it may use."""
+        """Models and strategies that the caller may use."""
         self.networks: Networks | None = None if key.networks is None else Networks(key.networks)
-        """Addresses that it may send from; None: any."""
+        """Networks that the caller may send requests from, or None if all are allowed."""
         self.is_plain: bool = not (
             key.blocked or team.blocked or key.networks is not None or key.expires_at is not None
         )
-        """The current secret is all that it needs."""
+        """Whether the caller needs nothing but the current secret: no expiry, no blocking and no address
+        check applies.
+        """
 
     def __repr__(self) -> str:
         return f"Caller(team={self.team.name!r}, key={self.key.id!r})"

@@ -1,4 +1,4 @@
-"""Result of a change, computed before anything is written."""
+"""The result of a change to a store, computed before anything is written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,15 +30,15 @@ class ChangeResult:
     snapshot: Snapshot
     """Content of the store after the change."""
     teams: Mapping[str, Team | None]
-    """Teams to write, by name; None: delete."""
+    """Teams to write, by name. A value of None deletes the team."""
     keys: Mapping[str, Key | None]
-    """Keys to write, by id; None: delete."""
+    """Keys to write, by id. A value of None deletes the key."""
     workers: Mapping[str, AddedWorker | None] = field(default_factory=dict)
-    """Workers to write, by `AddedWorker.name`; None: delete."""
+    """Workers to write, by `AddedWorker.name`. A value of None deletes the worker."""
 
 
 def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
-    """Return the result of *change* on *snapshot*. O(rows).
+    """Return the result of applying *change* to *snapshot*. Takes O(rows).
 
     Raises:
         UnknownEntity, Conflict: see `TeamStore.write`.
@@ -50,7 +50,9 @@ def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
         case PutKey(key, former, is_team_declared):
             _check_former("key", key.id, former, snapshot.keys.get(key.id))
             if former is not None and former.team != key.team:
-                raise Conflict(f"The key {key.id!r} belongs to the team {former.team!r}: it cannot move")
+                raise Conflict(
+                    f"The key {key.id!r} belongs to the team {former.team!r}. A key cannot move to another team."
+                )
             if not is_team_declared and key.team not in snapshot.teams:
                 raise UnknownEntity(f"There is no team {key.team!r}", param="team")
             return _result(snapshot, {}, {key.id: key})
@@ -58,7 +60,9 @@ def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
             _check_deleted("team", name, former, snapshot.teams.get(name))
             keys = [key.id for key in snapshot.keys.values() if key.team == name]
             if keys and not with_keys:
-                raise Conflict(f"The team {name!r} has {len(keys)} keys: delete them first, or with it")
+                raise Conflict(
+                    f"The team {name!r} has {len(keys)} keys. Delete them first, or delete the team with its keys."
+                )
             return _result(snapshot, {name: None}, dict.fromkeys(keys))
         case DeleteKey(key_id, former):
             _check_deleted("key", key_id, former, snapshot.keys.get(key_id))
@@ -86,11 +90,11 @@ def _check_former(kind: str, name: str, former: Team | Key | None, present: Team
         raise Conflict(f"A {kind} {name!r} already exists")
     if present is None:
         raise UnknownEntity(f"There is no {kind} {name!r} any more")
-    raise Conflict(f"The {kind} {name!r} has changed meanwhile: read it again and repeat your change")
+    raise Conflict(f"The {kind} {name!r} has changed meanwhile. Read it again and repeat your change.")
 
 
 def _present(model: str, worker_id: str, workers: Mapping[str, AddedWorker]) -> str:
-    """Return the name of the row of that worker."""
+    """Return the row name of the added worker *worker_id* of *model*. Raise UnknownEntity if it does not exist."""
     name = name_of(model, worker_id)
     if name not in workers:
         raise UnknownEntity(f"No worker {worker_id!r} was added to the model {model!r}", param="worker")
@@ -98,22 +102,24 @@ def _present(model: str, worker_id: str, workers: Mapping[str, AddedWorker]) -> 
 
 
 def check_new(worker: AddedWorker, workers: Mapping[str, AddedWorker]) -> None:
-    """Check that *worker* can stand beside the *workers* that were added, which are by name.
+    """Check that *worker* can be added beside *workers*, the workers that are already added, by name.
 
     Raises:
-        Conflict: its model has one at that address or of that id, or there are too many.
+        Conflict: if the model already has a worker with that address or id, or if too many workers were added.
     """
     of_model = [each for each in workers.values() if each.model == worker.model]
     for each in of_model:
         if each.address == worker.address:
-            text = f"The model {worker.model!r} has a worker at that address already: {each.id!r}, which was added"
+            text = f"The model {worker.model!r} already has the added worker {each.id!r} at that address"
             raise Conflict(text, param="url")
     if worker.name in workers:
         raise Conflict(f"A worker {worker.id!r} was already added to the model {worker.model!r}", param="id")
     if len(of_model) >= MAX_MODEL_WORKERS:
-        raise Conflict(f"{MAX_MODEL_WORKERS} workers were already added to the model: list more in the settings")
+        raise Conflict(
+            f"{MAX_MODEL_WORKERS} workers were already added to the model. List further workers in the settings."
+        )
     if len(workers) >= MAX_WORKERS:
-        raise Conflict(f"{MAX_WORKERS} workers were already added: list more in the settings")
+        raise Conflict(f"{MAX_WORKERS} workers were already added. List further workers in the settings.")
 
 
 def _result(

@@ -1,4 +1,4 @@
-"""Config-managed teams and keys."""
+"""Teams and keys that are managed in the configuration."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from gateway.tenancy.teams.team import Team
 
 
 class TwoKeysOneSecretError(Exception):
-    """Two config-managed keys have the same secret; *sentences* holds one sentence per pair."""
+    """Raised if config-managed keys have the same secret. *sentences* holds one sentence per pair of keys."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -20,7 +20,7 @@ class TwoKeysOneSecretError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredKey:
-    """Key without a digest, and the SHA-256 of its secret."""
+    """A config-managed key that has no digest yet, with the SHA-256 of its secret."""
 
     key: Key
     sha256: bytes = field(repr=False)
@@ -34,19 +34,19 @@ class DeclaredTeam:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Config-managed teams and keys. The admin API and the commands cannot change them."""
+    """Config-managed teams and keys. Neither the admin API nor the commands can change them."""
 
     teams: Mapping[str, Team] = field(default_factory=dict)
-    """Teams by name."""
+    """Config-managed teams by name."""
     keys: Mapping[str, Key] = field(default_factory=dict)
-    """Keys of all teams, by id."""
+    """Config-managed keys of all teams, by id."""
 
 
 def digested(teams: Iterable[DeclaredTeam], digester: Digester) -> Declared:
-    """Return *teams* and their keys, with the digests of their secrets.
+    """Return *teams* and their keys with the digests of the key secrets.
 
     Raises:
-        TwoKeysOneSecretError: two keys have the same secret.
+        TwoKeysOneSecretError: if two keys have the same secret.
     """
     named: dict[str, Team] = {}
     keys: dict[str, Key] = {}

@@ -1,7 +1,7 @@
-"""All teams and keys in memory, config-managed and API-managed, and the added workers.
+"""All teams and keys in memory, both config-managed and API-managed, and the workers added with the API.
 
-1. The configuration wins: a stored team or key of the same name is ignored.
-2. A key without its team is listed, so that it can be deleted, and gives no access.
+1. The configuration takes precedence. A stored team or key with the same name is ignored.
+2. A key without a team is listed, so that it can be deleted, but gives no access.
 3. A caller stays the same object as long as its team and its key do not change.
 """
 
@@ -22,7 +22,9 @@ NOTHING = Snapshot(0)
 
 
 class Directory:
-    """Empty until `declare` or `apply`. With *is_followed*, a store must be read before it is complete."""
+    """All known teams, keys and added workers. The directory is empty before `declare` or `apply`. If *is_followed* is
+    true, it is incomplete until a store was read.
+    """
 
     def __init__(self, *, is_followed: bool = False) -> None:
         self._declared = Declared()
@@ -31,61 +33,63 @@ class Directory:
         self._teams: Mapping[str, Team] = {}
         self._keys: Mapping[str, Key] = {}
         self._ids: Mapping[str, str] = {}
-        """Ids of keys, by current and former digests."""
+        """Key ids by the digests of current and former secrets."""
         self._callers: dict[str, Caller] = {}
-        """Callers that were looked up, by id: of ten thousand keys few are in use."""
+        """Callers that were looked up so far, by key id. They are created on demand, because few of many thousand keys
+        are in use.
+        """
         self._by_digest: dict[str, Caller] = {}
-        """The same by digest."""
+        """Callers that were looked up so far, by the digest of their secret."""
         self._on_workers: Callable[[Mapping[str, AddedWorker]], None] | None = None
         self.generation = 0
-        """Increases with every change, which makes earlier conclusions invalid."""
+        """Counter of changes. A new value makes conclusions from earlier content invalid."""
 
     @property
     def revision(self) -> int:
-        """Revision of the latest snapshot; 0 before the first."""
+        """Revision of the latest snapshot, or 0 before the first snapshot."""
         return self._stored.revision
 
     @property
     def is_behind(self) -> bool:
-        """Whether the store may have teams and keys that are unknown here, because it was not read yet, or not
-        lately.
+        """Whether the store may contain teams and keys that are not known in memory, because it was not read yet or not
+        recently.
         """
         return self._is_behind
 
     @property
     def teams(self) -> Mapping[str, Team]:
-        """All teams, sorted by name."""
+        """All teams by name, sorted by name."""
         return self._teams
 
     @property
     def keys(self) -> Mapping[str, Key]:
-        """All keys, sorted by id."""
+        """All keys by id, sorted by id."""
         return self._keys
 
     @property
     def workers(self) -> Mapping[str, AddedWorker]:
-        """Workers that were added by the API, by `AddedWorker.name`."""
+        """Workers that were added with the API, by `AddedWorker.name`."""
         return self._stored.workers
 
     def follow_workers(self, on_workers: Callable[[Mapping[str, AddedWorker]], None]) -> None:
-        """Call *on_workers*, which must not fail, with the added workers whenever they change, and now."""
+        """Call *on_workers* with the added workers now and after each change. *on_workers* must not raise."""
         self._on_workers = on_workers
         on_workers(self._stored.workers)
 
     def is_declared_team(self, name: str) -> bool:
-        """Return whether the team is config-managed."""
+        """Return whether the team *name* is config-managed."""
         return name in self._declared.teams
 
     def is_declared_key(self, key_id: str) -> bool:
-        """Return whether the key is config-managed."""
+        """Return whether the key *key_id* is config-managed."""
         return key_id in self._declared.keys
 
     def caller_of(self, digest: str) -> Caller | None:
-        """Return the caller whose current or former secret has *digest*, whether it is still valid or not."""
+        """Return the caller whose current or former secret has *digest*, even if the secret is no longer valid."""
         return self._by_digest.get(digest) or self._found(digest)
 
     def caller(self, key_id: str) -> Caller | None:
-        """The caller with the key *key_id*; None: there is no such key, or it has no team."""
+        """Return the caller with the key *key_id*, or None if the key does not exist or has no team."""
         caller = self._callers.get(key_id)
         if caller is None:
             key = self._keys.get(key_id)
@@ -95,15 +99,15 @@ class Directory:
         return caller
 
     def declare(self, declared: Declared) -> None:
-        """Replace the config-managed teams and keys. O(teams + keys)."""
+        """Replace the config-managed teams and keys. Takes O(teams + keys)."""
         self._declared = declared
         self._merge()
 
     def apply(self, snapshot: Snapshot, *, was_emptied: bool = False) -> None:
-        """Replace the API-managed teams and keys. O(teams + keys).
+        """Replace the API-managed teams and keys. Takes O(teams + keys).
 
-        A snapshot older than the current one was read while a change was written, and is ignored, unless the store
-        *was_emptied* and counts from the start.
+        A snapshot that is older than the current one was read during a write and is ignored. The exception is a store
+        that *was_emptied* and counts from the start.
         """
         self._is_behind = False
         if snapshot is not self._stored and (was_emptied or snapshot.revision >= self._stored.revision):
@@ -113,7 +117,7 @@ class Directory:
                 self._on_workers(snapshot.workers)
 
     def fall_behind(self) -> None:
-        """Note that the store cannot be read. What is known stays valid."""
+        """Note that the store cannot be read. All known teams and keys stay valid."""
         self._is_behind = True
 
     def _merge(self) -> None:

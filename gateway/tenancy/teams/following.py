@@ -1,4 +1,4 @@
-"""Follows the store, so that a change by any gateway is valid here within a second."""
+"""Keeps the directory up to date with the store. A change by any gateway takes effect within a second."""
 
 import asyncio
 import logging
@@ -14,15 +14,17 @@ from gateway.tenancy.teams.team_store import TeamStore
 _log = logging.getLogger(__name__)
 
 AGAIN_S = 0.2
-"""Time between two attempts to read an unavailable store."""
+"""Seconds between two attempts to read an unavailable store."""
 GAP_S = 0.02
-"""Time between two reads that unknown keys cause: however many there are, they cost the store 50 reads a second."""
+"""Minimum seconds between two reads caused by unknown keys. Any number of unknown keys costs the store at most 50 reads
+a second.
+"""
 
 StoreState = Literal["awaited", "ready", "away"] | UnfitState
 
 
 class Following:
-    """Loads the content of *store* into *directory*, at once and after each change."""
+    """Loads the content of *store* into *directory*, at startup and after each change."""
 
     def __init__(
         self,
@@ -33,7 +35,8 @@ class Following:
         on_unfit: Callable[[StoreUnfit], None] | None = None,
         again_s: float = AGAIN_S,
     ) -> None:
-        """*identify* is awaited before the first load, until it has returned once; None: any store will do.
+        """*identify* is awaited before the first load and repeated until it succeeds. If it is None, any store is
+        accepted.
 
         *on_unfit* is called each time that the store is found to be unfit for use.
         """
@@ -49,7 +52,7 @@ class Following:
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether the last read of the store failed. What is known stays valid meanwhile."""
+        """Whether the last read of the store failed. All known teams and keys stay valid meanwhile."""
         return self._fault is not None
 
     @property
@@ -66,16 +69,16 @@ class Following:
 
     @property
     def fault(self) -> str:
-        """Reason why the last read failed, without addresses and secrets; empty: it succeeded."""
+        """Reason why the last read failed, without addresses and secrets, or an empty string if it succeeded."""
         if self._fault is None:
             return ""
         return str(self._fault) if isinstance(self._fault, StoreUnavailable) else type(self._fault).__name__
 
     async def load(self) -> None:
-        """Read the store once, before requests are served.
+        """Read the store once before requests are served.
 
         Raises:
-            StoreUnavailable: it cannot be reached; `run` tries again.
+            StoreUnavailable: if the store cannot be reached. `run` tries again later.
         """
         try:
             if self._identify is not None:
@@ -94,10 +97,10 @@ class Following:
         self._found()
 
     async def catch_up(self) -> None:
-        """Read the store again, starting now. All waiting callers share one read.
+        """Start a new read of the store and wait for it. All waiting callers share one read.
 
         Raises:
-            StoreUnavailable: it cannot be reached.
+            StoreUnavailable: if the store cannot be reached.
         """
         asked = self._asked
         async with self._turn:
@@ -107,7 +110,7 @@ class Following:
                 await self.load()
 
     async def run(self) -> None:
-        """Follow until cancelled."""
+        """Load the store after each change, until cancelled."""
         while True:
             try:
                 async with aclosing(self._store.changes()) as changes:
@@ -124,10 +127,10 @@ class Following:
         former, self._fault = self._fault, fault
         if former is not None and _state_of(former) == _state_of(fault):
             return
-        how = "cannot be used" if isinstance(fault, StoreUnfit) else "is away"
+        how = "cannot be used" if isinstance(fault, StoreUnfit) else "is unavailable"
         # An unexpected error is logged with its place.
         trace = None if isinstance(fault, StoreUnavailable) else fault
-        _log.error("the store of teams and keys %s, known keys stay valid: %s", how, fault, exc_info=trace)
+        _log.error("the store of teams and keys %s, but known keys stay valid: %s", how, fault, exc_info=trace)
 
     def _found(self) -> None:
         self._has_been_heard = True

@@ -1,7 +1,8 @@
-"""The identity of a store, and the fingerprint of the pepper under which its digests are made.
+"""The identity of a store, and the fingerprint of the pepper that was used for its digests.
 
-Both are written once, by `warmgate store init` or when a new SQLite file is made. A gateway compares them before it
-uses a store, and again with each answer: a store that lost its data is noticed, and not filled again in silence.
+Both are written once, by `warmgate store init` or when a new SQLite file is created. A gateway compares them before it
+uses a store, and again with each answer. So a store that has lost its data is detected, and is not silently filled
+again.
 """
 
 import secrets
@@ -12,29 +13,31 @@ from gateway.storage.unfit import StoreUnfit, lost, replaced
 from gateway.tenancy.teams.secret import fingerprint
 
 SCHEMA = 1
-"""Layout of the keys in Redis that this version writes. SQLite files count theirs in ``PRAGMA user_version``."""
+"""Schema version of the Redis keys that this version of Warmgate writes. SQLite files have a version in ``PRAGMA
+user_version``.
+"""
 
 
 class Identity(msgspec.Struct, frozen=True):
     """Identity record of a store."""
 
     id: str
-    """32 random hexadecimal digits."""
+    """Random id of the store, 32 hexadecimal digits."""
     fingerprint: str
     """Fingerprint of the pepper; see `gateway.tenancy.teams.secret.fingerprint`."""
     schema: int = SCHEMA
 
 
 def new_identity(pepper: bytes) -> Identity:
-    """Return the identity of a store that is initialized now and whose digests are made under *pepper*."""
+    """Return a new identity for a store that is initialized now and whose digests are made with *pepper*."""
     return Identity(secrets.token_hex(16), fingerprint(pepper))
 
 
 def pepper_of(identity: Identity | None, *, given: bytes | None, kept: bytes | None) -> bytes:
-    """Return the pepper of a store: *given* by the settings, or else the one that is *kept* in the store.
+    """Return the pepper of a store. This is *given* from the settings, or otherwise the pepper *kept* in the store.
 
     Raises:
-        StoreUnfit: the store is not initialized, is of a later version, or has another pepper.
+        StoreUnfit: if the store is not initialized, was written by a later version, or has another pepper.
     """
     if identity is None:
         raise uninitialized()
@@ -53,17 +56,17 @@ def pepper_of(identity: Identity | None, *, given: bytes | None, kept: bytes | N
 
 
 def uninitialized() -> StoreUnfit:
-    """Return the fault of a store without an identity, which was never used or lost its data."""
+    """Return the error for a store without an identity, which was never used or has lost its data."""
     text = "The store is not initialized: run 'warmgate store init' once, or restore a backup if it had data"
     return StoreUnfit(text, state="uninitialized")
 
 
 def without_pepper() -> StoreUnfit:
-    """Return the fault of a store that has keys but no pepper of its own, if the settings have none."""
+    """Return the error for a store that has keys but no pepper, if the settings contain no pepper either."""
     text = "The store has keys but no pepper: set store.pepper to the one that the keys were made with"
     return StoreUnfit(text, state="pepper_missing")
 
 
 def changed(found: Identity | None) -> StoreUnfit:
-    """Return the fault of a store whose identity became *found* while it was in use."""
+    """Return the error for a store whose identity changed to *found* while the store was in use."""
     return lost() if found is None else replaced()

@@ -1,4 +1,4 @@
-"""Limits that are set and have no effect, although their author expects one."""
+"""Detection of configured limits that have no effect."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
@@ -9,7 +9,9 @@ from gateway.tenancy.teams.team import Team
 
 
 def ineffective_limits(teams: Iterable[DeclaredTeam], models: Collection[str], free: Sequence[str]) -> Iterator[str]:
-    """Return a sentence for each limit of *teams* that *models* never meet; *free* are the models without a price."""
+    """Yield a sentence for each limit of *teams* that can never apply to a model in *models*. *free* are the models
+    without a price.
+    """
     for declared in teams:
         yield from _of_scope(declared.team, f"the team {declared.team.name!r}", models, free)
         for each in declared.keys:

@@ -1,4 +1,4 @@
-"""Limits of one scope. The fields have the names of the settings, the admin API and the store."""
+"""Limits of a team or key. The field names are the same in the settings, the admin API and the store."""
 
 from typing import Literal
 
@@ -14,14 +14,14 @@ Measure = Literal[
     "usd_per_day",
     "usd_per_month",
 ]
-"""A limit by what it counts, and over what time."""
+"""Names of limits. Each name says what is counted and over what time."""
 
 SoftMeasure = Literal["soft_tokens_per_day", "soft_tokens_per_month", "soft_usd_per_day", "soft_usd_per_month"]
-"""A soft budget by what it counts. It warns and never refuses."""
+"""Names of soft budgets, which warn and never refuse. Each name says what is counted and over what time."""
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The limits of a key, of a team, or of one model within either. None: no limit."""
+    """Limits of a key, of a team, or of one model within a key or team. A value of None means no limit."""
 
     requests_per_minute: int | None = None
     input_tokens_per_minute: int | None = None

@@ -1,11 +1,11 @@
-"""Open mode: without teams and without a store there are no keys, and the origin of a request decides.
+"""Open mode: if neither teams nor a store are configured, requests need no key, and their origin decides.
 
-1. The other end of the connection is this machine, and no header names another client behind it. A proxy on this
-machine makes every stranger look local, so headers of proxies close open mode.
-2. The host of the request is this machine. A page whose own name resolves to 127.0.0.1 (DNS rebinding) has the same
-origin to a browser, but its name is in the header ``host``.
-3. No page of another origin sent it. Browsers send some requests without a preflight, such as a body without a content
-type, but name the origin.
+1. The other end of the connection must be this machine, and no header may name another client behind it. A proxy on
+   this machine makes all remote clients look local, so proxy headers close open mode.
+2. The request must be addressed to this machine. A web page whose host name resolves to 127.0.0.1 (DNS rebinding) has
+   the same origin for a browser, but its host name is in the ``host`` header.
+3. The request must not come from a page of another origin. Browsers send some requests without a preflight, such as a
+   body without a content type, but such requests name their origin.
 """
 
 from collections.abc import Iterable
@@ -44,11 +44,11 @@ OF_PROXIES: Final = frozenset(
         b"cdn-loop",
     }
 )
-"""Headers that proxies add, in lower case; one of them is enough."""
+"""Headers that proxies add, in lower case. One of them is enough to recognize a proxy."""
 ANY_ORIGIN: Final = "*"
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
-"""The usual names of this machine in a connection, known without parsing."""
+"""The usual addresses of local connections, which are recognized without parsing."""
 _LOCAL_NAMES: Final = frozenset({b"localhost", b"127.0.0.1"})
 _NAME_BYTES: Final = len(b"localhost")  # and of the other
 _COLON: Final = ord(b":")
@@ -61,9 +61,9 @@ _WHAT_TO_DO: Final = (
 
 
 class OpenMode:
-    """Decides which requests are served without a key. *is_network*: all clients, except pages of other origins.
+    """Decides which requests are served without a key. *is_network* admits all clients, except pages of other origins.
 
-    Pages of *origins* (``https://host:port``, or ``*`` for all) may send requests.
+    *origins* lists page origins that may send requests (``https://host:port``, or ``*`` for all).
     """
 
     __slots__ = ("_has_any_origin", "_is_network", "_origins")
@@ -75,10 +75,10 @@ class OpenMode:
         self._origins = frozenset(origin.encode("ascii") for origin in allowed)
 
     def check(self, fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> None:
-        """Return if a request is to be served. About 0.6 us.
+        """Return normally if the request may be served, and raise an error otherwise. Takes about 0.6 us.
 
-        *fields* are the first values of its headers by their names in lower case, *peer* is the address at the other
-        end of the connection; None: a unix socket, which no browser can reach.
+        *fields* maps header names in lower case to the first value of each header. *peer* is the address at the other
+        end of the connection, or None for a Unix socket, which no browser can reach.
 
         Raises:
             Forbidden: ``open_mode``, with the reason and the setting to change.
@@ -92,7 +92,7 @@ class OpenMode:
             raise Forbidden(fault, code="open_mode")
 
     def _foreign(self, fields: dict[bytes, bytes]) -> str | None:
-        """Return why a page of another origin may have sent the request; None: none did."""
+        """Return the reason if a page of another origin may have sent the request, or None otherwise."""
         origin, site = fields.get(b"origin"), fields.get(b"sec-fetch-site")
         is_other = origin is not None and not _is_same(origin, fields.get(b"host", b""))
         is_foreign = is_other or (site is not None and site not in _OWN_SITES)
@@ -106,7 +106,7 @@ class OpenMode:
 
 
 def is_loopback(host: bytes) -> bool:
-    """Return whether a header ``host`` names this machine: localhost, 127.0.0.0/8 or [::1], on any port."""
+    """Return whether the header value *host* names this machine: localhost, 127.0.0.0/8 or [::1], on any port."""
     if host[:_NAME_BYTES] in _LOCAL_NAMES and (len(host) == _NAME_BYTES or host[_NAME_BYTES] == _COLON):
         return True  # the usual values, which are cheap to find
     name = host.lower()
@@ -124,7 +124,7 @@ def _is_loopback_address(text: str) -> bool:
 
 
 def _outside(fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> str | None:
-    """Return why the request may come from another machine; None: it does not."""
+    """Return the reason if the request may come from another machine, or None otherwise."""
     if not OF_PROXIES.isdisjoint(fields):
         name = next(name for name in fields if name in OF_PROXIES).decode("ascii")
         return f"this request came through a proxy (header {name})"
@@ -142,7 +142,7 @@ def _outside(fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool)
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Return whether *origin* is that of this gateway, as the caller sees it."""
+    """Return whether *origin* is the gateway's own origin, as the caller sees it."""
     return origin.partition(b"://")[2].lower() == host.lower()
 
 

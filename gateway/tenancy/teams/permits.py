@@ -1,4 +1,4 @@
-"""Models and strategies that a key may use: the lists of its team and its own must both allow them."""
+"""Models and strategies that a key may use. Both the team's list and the key's list must allow them."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ from gateway.tenancy.teams.team import Team
 
 
 class Permits:
-    """Computed once per key. A missing list allows everything, an empty one nothing."""
+    """Permissions of one key, computed once. A missing list allows everything, and an empty list allows nothing."""
 
     __slots__ = ("_models", "_strategies", "_whose")
 
@@ -18,17 +18,18 @@ class Permits:
         self._whose = f"The API key {key.id!r} of the team {team.name!r}"
 
     def may_use(self, asked: str, model: str) -> bool:
-        """Return whether the caller may use *asked*, a name of the model configured as *model*.
+        """Return whether the caller may use *asked*, which is a name of the model configured as *model*.
 
-        Each list must contain one of both: a model's own name allows all names for it, an alias allows itself.
+        Each list must contain one of the two names. A configured model name allows all names of the model, and an alias
+        allows only itself.
         """
         return all(asked in names or model in names for names in self._models)
 
     def check_model(self, asked: str, model: str) -> None:
-        """Check `may_use`.
+        """Check that the caller may use *asked*; see `may_use`.
 
         Raises:
-            Forbidden: ``model_not_allowed``.
+            Forbidden: ``model_not_allowed`` if the caller may not use the model.
         """
         for names in self._models:
             if asked not in names and model not in names:
@@ -36,19 +37,19 @@ class Permits:
                 raise Forbidden(text, code="model_not_allowed", param="model")
 
     def check_strategy(self, strategy: str) -> None:
-        """Check a strategy that the request chooses.
+        """Check that the caller may use a strategy that the request chooses.
 
         Raises:
-            Forbidden: ``strategy_not_allowed``.
+            Forbidden: ``strategy_not_allowed`` if the caller may not use the strategy.
         """
         for names in self._strategies:
             if strategy not in names:
-                text = f"{self._whose} may not ask for the strategy {strategy[:100]!r}"
+                text = f"{self._whose} may not use the strategy {strategy[:100]!r}"
                 raise Forbidden(text, code="strategy_not_allowed", param="x-warmgate-strategy")
 
 
 class _Names:
-    """Names, and prefixes with one ``*`` at their end."""
+    """A set of names, which may include prefixes that end in ``*``."""
 
     __slots__ = ("_exact", "_prefixes")
 

@@ -1,17 +1,17 @@
-"""Teams, keys and added workers in Redis, in one slot of a cluster.
+"""Teams, keys and added workers in Redis, all in one cluster slot.
 
-    warmgate:{directory}:revision   counts changes: 7-3f0a...
+    warmgate:{directory}:revision   number of changes and random bits, such as 7-3f0a...
     warmgate:{directory}:teams      hash: name -> JSON
     warmgate:{directory}:keys       hash: id -> JSON
     warmgate:{directory}:workers    hash: id and model -> JSON
     warmgate:{directory}:identity   JSON: `gateway.tenancy.teams.identity.Identity`, written once
-    warmgate:{directory}:pepper     32 bytes, where the settings give none
+    warmgate:{directory}:pepper     32 bytes, if the settings contain no pepper
     warmgate:{directory}:audit      stream, field ``e``: JSON
     warmgate:{directory}:changes    channel: a message for each change
 
-None of them expires. A change is computed here from a snapshot and written by one script if the store still has that
-snapshot; otherwise it is computed again. A revision is a number and 64 random bits: a Redis that lost its last changes
-uses their numbers again, for other changes.
+None of these Redis keys expires. The gateway computes a change from a snapshot. A script writes the change if the store
+still has that snapshot, and otherwise the gateway computes it again. A revision is a number and 64 random bits, because
+a Redis that lost its last changes uses their numbers again for other changes.
 """
 
 import asyncio
@@ -40,9 +40,9 @@ from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Change, Snapshot
 
 POLL_S = 0.3
-"""Time between two looks at the revision: a message may be lost, the revision is not."""
+"""Seconds between two reads of the store revision. A change message can be lost, so the revision is polled too."""
 ATTEMPTS = 16
-"""Attempts to write a change while others write."""
+"""Maximum number of attempts to write a change while other gateways write."""
 
 _PREFIX = "warmgate:{directory}:"
 REVISION, TEAMS, KEYS, WORKERS = (_PREFIX + name for name in ("revision", "teams", "keys", "workers"))
@@ -55,20 +55,22 @@ LOAD, WRITE, NOTE, INITIALIZE = (
 )
 _FLAT = msgspec.msgpack.Decoder(list[str])
 _TEAM, _KEY, _WORKER = "2", "3", "6"
-"""Positions of the keys in `write.lua`."""
+"""Positions of the Redis keys in the key list of `write.lua`."""
 
 
 class RedisTeamStore:
-    """Implements `gateway.tenancy.teams.team_store.TeamStore` in Redis or Valkey, 6.2 or later, by *link*."""
+    """A `gateway.tenancy.teams.team_store.TeamStore` in Redis or Valkey, version 6.2 or later, reached over
+    *link*.
+    """
 
     def __init__(self, link: RedisLink, *, poll_s: float = POLL_S) -> None:
         self._link = link
         self._poll_s = poll_s
         self._known = (b"", Snapshot(0))
-        """The revision in the store, and its snapshot."""
+        """Revision in the store, with the snapshot of that revision."""
         self._teams, self._keys, self._workers = Rows(Team), Rows(Key), Rows(AddedWorker)
         self._expected = b""
-        """The identity in the store; empty: any is accepted."""
+        """Identity that the store must have, or an empty value if any identity is accepted."""
 
     @property
     def identity(self) -> Identity | None:
@@ -92,22 +94,22 @@ class RedisTeamStore:
         return await self.identify(given)
 
     async def verify(self) -> None:
-        """Check that the store has an identity, whichever.
+        """Check that the store has any identity.
 
         Raises:
-            StoreUnfit: it lost its data, or was never initialized.
-            StoreUnavailable: it cannot be reached.
+            StoreUnfit: if the store has lost its data or was never initialized.
+            StoreUnavailable: if the store cannot be reached.
         """
         if await self._link.ask(lambda client: client.get(IDENTITY)) is None:
             raise changed(None) if self._expected else uninitialized()
 
     async def load(self) -> Snapshot:
-        """See `TeamStore.load`. The same object as long as nothing has changed."""
+        """Do the work of `TeamStore.load`. Return the same object as long as nothing has changed."""
         _, snapshot = await self._load()
         return snapshot
 
     async def write(self, change: Change, audit: AuditEntry) -> Snapshot:
-        """See `TeamStore.write`. Two round trips, more if others write at the same moment."""
+        """Do the work of `TeamStore.write`. Takes two round trips, or more if others write at the same moment."""
         for _ in range(ATTEMPTS):
             revision, before = await self._load()
             result = change_result(change, before)
@@ -166,7 +168,7 @@ class RedisTeamStore:
         return await self._link.ask(lambda client: client.eval(script, len(keys), *keys, *arguments))
 
     async def _heard(self, messages: PubSub) -> None:
-        """Wait until the next message, or until it is time to look without one."""
+        """Wait for the next change message, or until the next poll is due."""
         try:
             # A broken connection is made again, which must not take forever.
             async with asyncio.timeout(self._poll_s + self._link.timeout_s):

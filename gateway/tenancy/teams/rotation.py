@@ -1,4 +1,4 @@
-"""A new secret for a key. Former secrets stay valid for a while."""
+"""Rotation of a key's secret. Former secrets stay valid for a grace period."""
 
 from msgspec.structs import replace
 
@@ -6,17 +6,18 @@ from gateway.protocol.errors import Conflict
 from gateway.tenancy.teams.key import Former, Key
 
 MAX_FORMERS = 8
-"""Former secrets of one key that are valid at the same time. Each is another one that may leak."""
+"""Maximum number of former secrets of a key that are valid at the same time. Each of them may leak."""
 
 
 def rotated(key: Key, new_digest: str, grace_s: float, now: float, *, end_graces: bool = False) -> Key:
-    """Return *key* with another secret. The current one stays valid for *grace_s* from *now*, in seconds since 1970.
+    """Return *key* with a new secret. The current secret stays valid for *grace_s* seconds from *now*, in seconds since
+    1970.
 
-    Grace periods of earlier rotations run to their end, unless *end_graces*: a rotation by one person does not end a
-    grace period that another one granted.
+    Grace periods of earlier rotations continue unless *end_graces* is true, so that a rotation by one person does not
+    end a grace period granted by another.
 
     Raises:
-        Conflict: `MAX_FORMERS` former secrets are still valid.
+        Conflict: if `MAX_FORMERS` former secrets are still valid.
     """
     formers = () if end_graces else key.formers(now)
     if grace_s > 0:

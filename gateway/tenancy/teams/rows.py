@@ -1,4 +1,4 @@
-"""Teams, keys and added workers as a store keeps them: their JSON, by name or id."""
+"""Teams, keys and added workers in their stored form, which is JSON by name or id."""
 
 import logging
 from collections.abc import Iterable
@@ -16,15 +16,15 @@ E = TypeVar("E", Team, Key, AddedWorker)
 
 
 def row_of(entity: Team | Key | AddedWorker) -> bytes:
-    """Return the JSON of *entity*, without fields that have their default."""
+    """Return the JSON of *entity*. Fields with default values are left out."""
     return msgspec.json.encode(entity)
 
 
 class Rows(Generic[E]):
-    """Reads the rows of one kind. An unchanged row is not parsed again: it stays the same object.
+    """Reads rows of one kind. A row that has not changed is not parsed again and stays the same object.
 
-    Fields that only another version of the gateway knows are ignored: while replicas are replaced one by one,
-    revocations must reach the old ones.
+    Fields that only another version of the gateway knows are ignored. During a rolling update, key revocations must
+    reach old replicas too.
     """
 
     def __init__(self, kind: type[E]) -> None:
@@ -33,7 +33,7 @@ class Rows(Generic[E]):
         self._read: dict[str, tuple[bytes, E | None]] = {}
 
     def read(self, rows: Iterable[tuple[str, bytes]]) -> dict[str, E]:
-        """Return all *rows* by name. An unreadable row is left out: a broken row gives no access."""
+        """Return the parsed *rows* by name. Unreadable rows are left out, so that a broken row gives no access."""
         former, self._read = self._read, {}
         for name, row in rows:
             known = former.get(name)
@@ -45,5 +45,5 @@ class Rows(Generic[E]):
             return self._decoder.decode(row)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             # Logged once per row, without its content.
-            _log.error("the row of %s %r in the store cannot be read: it is skipped", self._kind.__name__, name)
+            _log.error("the row of %s %r in the store cannot be read and is skipped", self._kind.__name__, name)
             return None

@@ -1,7 +1,8 @@
-"""Secrets of keys, and the digests that are stored instead.
+"""Secrets of API keys, and the digests that are stored in their place.
 
-A digest is HMAC-SHA-256, under a *pepper* that is stored apart from the keys, of the SHA-256 of the secret. So the
-configuration can name a key by the SHA-256 of its secret, and a stolen store is useless without its pepper.
+A digest is the HMAC-SHA-256 of the secret's SHA-256. Its HMAC key is the *pepper*, which is stored apart from the keys.
+The configuration can therefore name a key by the SHA-256 of its secret, and a stolen store is useless without its
+pepper.
 """
 
 import hashlib
@@ -9,26 +10,26 @@ import hmac
 import secrets
 
 SECRET_BYTES = 32
-"""256 bits cannot be guessed, so a fast digest is enough (no bcrypt)."""
+"""Random bytes of a secret. 256 bits cannot be guessed, so a fast digest is enough and bcrypt is not needed."""
 _BLOCK_BYTES = 64
-"""Block size of SHA-256, RFC 2104."""
+"""Block size of SHA-256 in bytes, according to RFC 2104."""
 
 
 def new_secret(key_id: str) -> str:
-    """Return a secret for the key *key_id*, ``wg-<key_id>-<43 characters of base64url>``. It is shown once and never
-    stored.
+    """Return a new secret for the key *key_id*, in the form ``wg-<key_id>-<43 characters of base64url>``. It is shown
+    once and never stored.
     """
     return f"wg-{key_id}-{secrets.token_urlsafe(SECRET_BYTES)}"
 
 
 class Digester:
-    """Makes digests under *pepper*, 64 hexadecimal digits each. About 0.9 us."""
+    """Computes digests with *pepper*, as 64 hexadecimal digits. A digest takes about 0.9 us."""
 
     def __init__(self, pepper: bytes) -> None:
-        """*pepper* is any bytes; 32 random ones are good.
+        """*pepper* can be any bytes. 32 random bytes are recommended.
 
         Raises:
-            ValueError: it is empty.
+            ValueError: if *pepper* is empty.
         """
         if not pepper:
             raise ValueError("the pepper is empty")
@@ -38,11 +39,11 @@ class Digester:
         self._outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in block))
 
     def digest(self, secret: str) -> str:
-        """Return the digest of *secret*."""
+        """Return the digest of the secret *secret*."""
         return self.digest_of(hashed(secret))
 
     def digest_of(self, sha256: bytes) -> str:
-        """Return the digest of a secret by its SHA-256, 32 bytes."""
+        """Return the digest of a secret, given the 32 bytes of its SHA-256."""
         inner, outer = self._inner.copy(), self._outer.copy()
         inner.update(sha256)
         outer.update(inner.digest())
@@ -50,14 +51,14 @@ class Digester:
 
 
 def hashed(secret: str) -> bytes:
-    """Return the SHA-256 of *secret* in UTF-8."""
+    """Return the SHA-256 of *secret*, encoded in UTF-8."""
     return hashlib.sha256(secret.encode()).digest()
 
 
 def fingerprint(pepper: bytes) -> str:
-    """Return 16 hexadecimal digits that distinguish peppers. Digests of keys cannot be computed from them."""
+    """Return 16 hexadecimal digits that identify a pepper. Key digests cannot be computed from them."""
     return hmac.digest(pepper, b"warmgate: fingerprint of the pepper", "sha256").hex()[:16]
 
 
 is_same = hmac.compare_digest
-"""Compares two digests in a time that does not depend on where they differ."""
+"""Compares two digests in constant time."""

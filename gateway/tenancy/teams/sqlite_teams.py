@@ -1,4 +1,4 @@
-"""Teams, keys and added workers in a SQLite file."""
+"""Teams, keys and added workers in an SQLite file."""
 
 import asyncio
 import secrets
@@ -24,10 +24,12 @@ from gateway.tenancy.teams.team_store import Change, Snapshot
 T = TypeVar("T")
 
 POLL_S = 0.2
-"""Time between two looks for writes of another process, such as a command; each reads one page."""
+"""Seconds between two checks for writes by another process, such as a command. A check reads one page of
+the file.
+"""
 
 NEWEST = 2**63 - 1
-"""Position after all entries of the log."""
+"""Position after all entries of the audit log."""
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS directory (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER, pepper BLOB)",
@@ -44,13 +46,15 @@ TABLES = (
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create missing tables, in the open transaction of the caller."""
+    """Create missing tables in the caller's open transaction."""
     for statement in TABLES:
         connection.execute(statement)
 
 
 class SqliteTeamStore:
-    """Implements `gateway.tenancy.teams.team_store.TeamStore` in *file*, which other processes may use too."""
+    """A `gateway.tenancy.teams.team_store.TeamStore` in the SQLite file *file*, which other processes may
+    use too.
+    """
 
     def __init__(self, file: SqliteFile, *, poll_s: float = POLL_S) -> None:
         self._file = file
@@ -79,7 +83,7 @@ class SqliteTeamStore:
         return pepper
 
     async def load(self) -> Snapshot:
-        """See `TeamStore.load`. The same object as long as nothing has changed."""
+        """Do the work of `TeamStore.load`. Return the same object as long as nothing has changed."""
         snapshot = await self._run(self._load)
         self._snapshot = snapshot
         return snapshot
@@ -102,7 +106,7 @@ class SqliteTeamStore:
         await self._run(lambda connection: _log(connection, audit))
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """See `TeamStore.changes`. Writes of this object are reported at once."""
+        """Do the work of `TeamStore.changes`. Writes through this object are reported at once."""
         seen: int | None = None
         while True:
             written = self._written
@@ -133,7 +137,7 @@ class SqliteTeamStore:
         return result
 
     def _load(self, connection: sqlite3.Connection) -> Snapshot:
-        """Read everything, on the file's thread like all uses of a connection."""
+        """Read the whole content. Runs in the file's thread, like all uses of a connection."""
         if self._identity is not None and self._identity != (found := _identity(connection)):
             raise changed(found)
         revision, known = _revision(connection), self._snapshot

@@ -1,4 +1,4 @@
-"""The seam of stores for teams, keys and added workers, with the log of their changes."""
+"""The interface of stores for teams, keys and added workers, with the audit log of their changes."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -13,65 +13,66 @@ from gateway.tenancy.teams.team import Team
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Teams, keys and added workers of a store at one moment."""
+    """Teams, keys and added workers in a store at one moment."""
 
     revision: int
-    """Number of changes. It decreases only when a store was emptied."""
+    """Number of changes so far. It decreases only when a store was emptied."""
     teams: Mapping[str, Team] = field(default_factory=dict)
-    """Teams by name."""
+    """Stored teams by name."""
     keys: Mapping[str, Key] = field(default_factory=dict)
-    """Keys of all teams, by id."""
+    """Stored keys of all teams, by id."""
     workers: Mapping[str, AddedWorker] = field(default_factory=dict)
-    """Workers that were added by the API, by `AddedWorker.name`."""
+    """Workers that were added with the API, by `AddedWorker.name`."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutTeam:
-    """Create *team*, or replace *former*, of the same name."""
+    """Create *team*, or replace the team *former* of the same name."""
 
     team: Team
     former: Team | None = None
-    """Required content of the store; None: no team of that name."""
+    """Team that the store must contain now, or None if it must not contain a team of that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTeam:
     name: str
     with_keys: bool = False
-    """Delete its keys too; otherwise it must have none."""
+    """Whether to delete the keys of the team too. Otherwise the team must have no keys."""
     former: Team | None = None
-    """Required content of the store; None: any."""
+    """Team that the store must contain now, or None if any content is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutKey:
-    """Create *key*, or replace *former*, of the same id and team."""
+    """Create *key*, or replace the key *former* of the same id and team."""
 
     key: Key
     former: Key | None = None
-    """Required content of the store; None: no key of that id."""
+    """Key that the store must contain now, or None if it must not contain a key of that id."""
     is_team_declared: bool = False
-    """The team is config-managed: the store need not have it."""
+    """Whether the team is config-managed, so that the store need not contain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
     id: str
     former: Key | None = None
-    """Required content of the store; None: any. A revocation must not fail because another administrator changed a
-    limit."""
+    """Key that the store must contain now, or None if any content is accepted. A revocation must not fail because
+    another administrator changed a limit.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class PutWorker:
-    """Add *worker*. Its model must not have its id or address yet."""
+    """Add *worker*. Its model must not have a worker with that id or address yet."""
 
     worker: AddedWorker
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorker:
-    """Remove a worker that was added."""
+    """Remove a worker that was added with the API."""
 
     model: str
     id: str
@@ -81,82 +82,86 @@ Change = PutTeam | DeleteTeam | PutKey | DeleteKey | PutWorker | DeleteWorker
 
 
 class TeamStore(Protocol):
-    """A store of teams, shared by all gateways that use it."""
+    """A store of teams and keys that all gateways with this store share."""
 
     @property
     def identity(self) -> Identity | None:
-        """Identity that `identify` or `initialize` found; None before."""
+        """Identity that `identify` or `initialize` found, or None before."""
         ...
 
     async def identify(self, given: bytes | None) -> bytes:
-        """Return the pepper: *given* by the settings, or the store's own. Writes nothing.
+        """Return the pepper, which is *given* from the settings or read from the store. Writes nothing.
 
-        From then on every answer is checked to come from the same store.
+        From then on, every answer is checked to come from the same store.
 
         Raises:
-            StoreUnfit: the store is not initialized, has another pepper, or is of a later version.
-            StoreUnavailable: it cannot be reached.
+            StoreUnfit: if the store is not initialized, has another pepper, or was written by a later version.
+            StoreUnavailable: if the store cannot be reached.
         """
         ...
 
     async def initialize(self, given: bytes | None) -> bytes:
-        """Do what `identify` does; a store without an identity gets one, and a random pepper if none is *given*.
+        """Identify the store like `identify`, and initialize a store that has no identity. If no pepper is *given*, a
+        random pepper is stored.
 
-        A store that has data of a version before there were identities keeps them, and its pepper.
+        A store with data from a version without identities keeps its data and its pepper.
 
         Raises:
-            StoreUnfit: the store is initialized with another pepper, or is of a later version.
-            StoreUnavailable: it cannot be reached.
+            StoreUnfit: if the store is initialized with another pepper, or was written by a later version.
+            StoreUnavailable: if the store cannot be reached.
         """
         ...
 
     async def load(self) -> Snapshot:
-        """Return its current content. An unreadable row is left out, and logged. O(rows).
+        """Return the current content of the store. An unreadable row is left out and logged. Takes O(rows).
 
         Raises:
-            StoreUnfit: it is not the store that was identified. Known keys stay valid, nothing is written.
-            StoreUnavailable: it cannot be reached.
+            StoreUnfit: if it is not the store that was identified. Known keys stay valid, and nothing is written.
+            StoreUnavailable: if the store cannot be reached.
         """
         ...
 
     async def write(self, change: Change, audit: AuditEntry) -> Snapshot:
-        """Carry out *change* and log *audit*, both or neither; return a snapshot that contains it.
+        """Carry out *change* and log *audit*, both or neither. Return a snapshot that contains the change.
 
-        Every gateway sees the change within a second after the return.
+        Every gateway sees the change within a second after this call returns.
 
         Raises:
-            UnknownEntity: the team, key or worker to delete, or the team of a new key, does not exist.
-            Conflict: the store differs from *former*, the team has keys, the worker exists, or there are too many.
-            StoreUnfit: it is not the store that was identified; nothing was written.
-            StoreUnavailable: it cannot be reached. The change may have been carried out.
+            UnknownEntity: if the team, key or worker to delete, or the team of a new key, does not exist.
+            Conflict: if the store differs from *former*, the team has keys, the worker exists, or there are too many
+                workers.
+            StoreUnfit: if it is not the store that was identified. Nothing was written then.
+            StoreUnavailable: if the store cannot be reached. The change may have been carried out.
         """
         ...
 
     async def note(self, audit: AuditEntry) -> None:
-        """Log an action that changes nothing here, such as draining a worker.
+        """Log an action that does not change the store, such as draining a worker.
 
         Raises:
-            StoreUnavailable: it cannot be reached. The action may have been logged.
+            StoreUnavailable: if the store cannot be reached. The action may have been logged.
         """
         ...
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """Yield at once, and then within half a second after each change of what `load` returns. Never ends.
+        """Yield at once, and then within half a second after each change of the content that `load` returns. Never
+        ends.
 
         Several changes may cause one item.
 
         Raises:
-            StoreUnavailable: it cannot be reached. To continue, call `changes` again.
+            StoreUnavailable: if the store cannot be reached. To continue, call `changes` again.
         """
         ...
 
     async def audit(self, cursor: str | None = None, *, most: int = 100) -> AuditPage:
-        """Return a page of the log, newest first: the first one, or the one behind the page whose `next` is *cursor*.
+        """Return a page of the audit log, newest first. *cursor* is the `next` value of the previous page, or None for
+        the first page.
 
-        Entries keep their places while changes are logged: a walk from page to page sees each older entry once.
+        Entries keep their positions while changes are logged, so that paging returns each older entry once.
 
         Raises:
-            InvalidField: *cursor* is not of this list.
-            StoreUnavailable: it cannot be reached.
+            InvalidField: if *cursor* does not belong to this list.
+            StoreUnavailable: if the store cannot be reached.
         """
         ...

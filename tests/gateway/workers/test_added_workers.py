@@ -99,7 +99,7 @@ def test_of_two_with_one_id_the_earlier_one_is_in_use() -> None:
         (
             AddedWorker("tiny", "http://E:1", "d"),
             Conflict,
-            "has a worker at that address already: 'e', which was added",
+            "already has the added worker 'e' at that address",
         ),
         (AddedWorker("big", "http://d:1", "b"), Conflict, "cannot be added: the id 'b' is that of another worker"),
         (AddedWorker("big", "http://d:1", "e"), Conflict, "cannot be added: the id 'e' is that of another worker"),

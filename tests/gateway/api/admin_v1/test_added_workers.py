@@ -65,7 +65,7 @@ async def test_an_id_is_made_of_the_address(admin: Administration) -> None:
     (worker,) = added.json()["workers"]
     assert ("http://10.0.0.7:8000", True) == (worker["url"], worker["worker"].startswith("worker-"))
     assert (409, "conflict", "url") == fault(twice)
-    assert "already: 'worker-" in message(twice)
+    assert "already has the added worker 'worker-" in message(twice)
 
 
 @pytest.mark.parametrize(

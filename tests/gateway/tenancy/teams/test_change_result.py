@@ -69,29 +69,33 @@ def test_a_change_has_rows_and_a_new_snapshot(change: Change, result: ChangeResu
         (
             PutTeam(BLUE, HEAVY),
             Conflict,
-            "The team 'blue' has changed meanwhile: read it again and repeat your change",
+            "The team 'blue' has changed meanwhile. Read it again and repeat your change.",
         ),
-        (PutKey(CI, BLOCKED), Conflict, "The key 'ci' has changed meanwhile: read it again and repeat your change"),
+        (PutKey(CI, BLOCKED), Conflict, "The key 'ci' has changed meanwhile. Read it again and repeat your change."),
         (PutTeam(Team("green"), Team("green")), UnknownEntity, "There is no team 'green' any more"),
         (PutKey(Key("x", "blue", "x"), Key("x", "blue", "x")), UnknownEntity, "There is no key 'x' any more"),
         (
             PutKey(Key("ci", "red", "c"), CI),
             Conflict,
-            "The key 'ci' belongs to the team 'blue': it cannot move",
+            "The key 'ci' belongs to the team 'blue'. A key cannot move to another team.",
         ),
         (PutKey(Key("x", "green", "x")), UnknownEntity, "There is no team 'green'"),
         (DeleteTeam("green"), UnknownEntity, "There is no team 'green'"),
-        (DeleteTeam("blue"), Conflict, "The team 'blue' has 2 keys: delete them first, or with it"),
+        (
+            DeleteTeam("blue"),
+            Conflict,
+            "The team 'blue' has 2 keys. Delete them first, or delete the team with its keys.",
+        ),
         (DeleteKey("x"), UnknownEntity, "There is no key 'x'"),
         (
             DeleteTeam("blue", with_keys=True, former=HEAVY),
             Conflict,
-            "The team 'blue' has changed meanwhile: read it again and repeat your change",
+            "The team 'blue' has changed meanwhile. Read it again and repeat your change.",
         ),
         (
             DeleteKey("ci", BLOCKED),
             Conflict,
-            "The key 'ci' has changed meanwhile: read it again and repeat your change",
+            "The key 'ci' has changed meanwhile. Read it again and repeat your change.",
         ),
     ],
 )
@@ -128,7 +132,11 @@ def test_workers_are_added_and_removed() -> None:
             Conflict,
             "A worker 'w1' was already added to the model",
         ),
-        (PutWorker(AddedWorker("tiny", "HTTP://10.0.0.1:8000", "x")), Conflict, "'tiny' has a worker at that address"),
+        (
+            PutWorker(AddedWorker("tiny", "HTTP://10.0.0.1:8000", "x")),
+            Conflict,
+            "'tiny' already has the added worker 'w1' at that address",
+        ),
         (DeleteWorker("big", "w1"), UnknownEntity, "No worker 'w1' was added to the model 'big'"),
     ],
 )

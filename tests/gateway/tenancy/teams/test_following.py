@@ -129,7 +129,7 @@ async def test_an_outage_is_logged_once_and_known_keys_stay(fault: Exception, ca
             await until(lambda: not following.is_unavailable)
 
     assert [
-        f"the store of teams and keys is away, known keys stay valid: {fault}",
+        f"the store of teams and keys is unavailable, but known keys stay valid: {fault}",
         "the store of teams and keys is available again",
     ] == caplog.messages
     assert isinstance(fault, RuntimeError) == (caplog.records[0].exc_info is not None)
@@ -152,8 +152,8 @@ async def test_an_unfit_store_is_logged_as_such_and_known_keys_stay(
     assert ["awaited", "ready", "away", "lost", "lost", "ready"] == states
     assert following.has_been_heard
     assert [
-        "the store of teams and keys is away, known keys stay valid: gone",
-        f"the store of teams and keys cannot be used, known keys stay valid: {lost()}",
+        "the store of teams and keys is unavailable, but known keys stay valid: gone",
+        f"the store of teams and keys cannot be used, but known keys stay valid: {lost()}",
     ] == caplog.messages
 
 

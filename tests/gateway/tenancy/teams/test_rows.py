@@ -70,4 +70,4 @@ def test_a_row_that_cannot_be_read_is_left_out_and_logged_once(row: bytes, caplo
         for _ in range(2):
             assert {"ci": FULL} == rows.read([("broken", row), ("ci", row_of(FULL))])
 
-    assert ["the row of Key 'broken' in the store cannot be read: it is skipped"] == caplog.messages
+    assert ["the row of Key 'broken' in the store cannot be read and is skipped"] == caplog.messages
