@@ -1,4 +1,4 @@
-"""The composition root: the one place where the classes meet. Settings go in, an ASGI application comes out."""
+"""Composition root of the gateway. It builds all objects from settings and returns an ASGI application."""
 
 import asyncio
 import random
@@ -97,14 +97,17 @@ Clock = Callable[[], float]
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 TOKEN_THREADS = 1
-"""Threads that make tokens of long prompts, beside the event loop; more would take the core of the loop."""
+"""Number of threads that tokenize long prompts next to the event loop.
+
+More threads would take CPU time from the loop.
+"""
 BYTES_PER_TOKEN = 4.0
-"""Assumed ratio until a model's own is learned. It matters for workers that do not report their cache size."""
+"""Assumed bytes per token until a model's ratio is measured. It sizes the cache of workers that do not report one."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Outside:
-    """Clients, threads and clocks that all parts share."""
+    """HTTP clients, threads and clocks that all parts of the gateway share."""
 
     client: HttpClient
     questions: WorkerClient
@@ -116,7 +119,7 @@ class _Outside:
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """Models, their workers, and the knowledge of their state."""
+    """Models, their workers, and the state known about the workers."""
 
     models: Models
     health: Health
@@ -128,7 +131,7 @@ class _Fleet:
 
 @dataclass(frozen=True, slots=True)
 class _Rules:
-    """Limits and guardrails of requests, and the receivers of traces."""
+    """Request limits, guardrails and trace destinations."""
 
     tenancy: Tenancy
     tracing: Tracing
@@ -138,7 +141,7 @@ class _Rules:
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    """Settings that change: by file, by discovery, by the ranks that engines report."""
+    """Objects that apply settings changes from the file, from worker discovery and from rank discovery."""
 
     rank_discovery: RankDiscovery
     reloads: Reloads
@@ -150,7 +153,7 @@ class _Followed:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """Path of a request."""
+    """Objects that a request passes through."""
 
     proxy: Proxy
     completed_requests: CompletedRequests
@@ -165,7 +168,7 @@ class _Path:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """The gateway without its APIs."""
+    """All parts of the gateway except its HTTP APIs."""
 
     outside: _Outside
     fleet: _Fleet
@@ -182,10 +185,10 @@ class _Parts:
 def create_app(
     settings: Settings, *, configuration: ConfigSource | None = None, log_sink: Sink | None = None
 ) -> Gateway:
-    """Build the gateway. No I/O happens before its lifespan begins.
+    """Build the gateway from *settings*. No I/O takes place before the lifespan of the application starts.
 
-    *settings* are those that *configuration* has loaded, which is followed; without one they stay as they are. Request
-    lines go to *log_sink*, default stdout.
+    If *configuration* is given, the gateway reloads settings from it when it changes. Request log lines are written to
+    *log_sink*, or to stdout if it is None.
     """
     parts = _parts(settings, configuration, log_sink)
     admin = _admin(settings, parts)
@@ -428,7 +431,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
 
 @asynccontextmanager
 async def _alive(parts: _Parts) -> AsyncIterator[None]:
-    """Inside, requests can be served."""
+    """Start all parts of the gateway, so that requests can be served inside the context. Close them at the end."""
     outside, fleet, rules = parts.outside, parts.fleet, parts.rules
     followed, replicas = parts.followed, parts.replicas
     async with outside.client, outside.questions:
@@ -457,7 +460,7 @@ async def _alive(parts: _Parts) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _running(parts: _Parts) -> AsyncIterator[None]:
-    """Inside, all that goes on by itself does, and settings are followed."""
+    """Run all background loops and follow configuration changes inside the context."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(loop) for loop in _loops(parts)]
         async with _reloading(parts.followed.reloader, tasks):
@@ -493,7 +496,7 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
 
 @asynccontextmanager
 async def _reloading(reloader: Reloader[Reloaded] | None, tasks: asyncio.TaskGroup) -> AsyncIterator[None]:
-    """Apply changes of the configuration until the context ends; None: it does not change."""
+    """Apply configuration changes inside the context. If *reloader* is None, the configuration is fixed."""
     if reloader is None:
         yield
         return
@@ -513,13 +516,13 @@ def _apply_workers(
     settings: Settings,
     models: Sequence[ModelWorkers],
 ) -> None:
-    """Apply *settings* to the workers of *models*, and drain those marked for it."""
+    """Apply *settings* to the workers of *models*, and drain the workers marked for draining."""
     reconciler.take(serving_plan(settings, models, fallback_factory))
     draining.declare(models)
 
 
 def _taking(rank_discovery: RankDiscovery, fleet: _Fleet, rules: _Rules) -> Take:
-    """Return what puts settings and workers in force, all of them or none."""
+    """Return a function that applies settings and workers together, or raises an error and changes nothing."""
     tenancy, tracing, guardrails = rules.tenancy, rules.tracing, rules.guardrails
 
     def put(settings: Settings, models: Sequence[ModelWorkers]) -> None:
@@ -605,7 +608,7 @@ def _tenancy(settings: Settings, outside: _Outside) -> Tenancy:
 
 
 def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:
-    """The one that is wanted, if one is."""
+    """Return the request log as a list with one entry, or an empty list if the log is disabled."""
     if not settings.logging.requests:
         return []
     return [RequestLog(sink or sys.stdout.buffer, wall_clock=time.time)]  # noqa: TID251
@@ -650,7 +653,7 @@ def _canary(fleet: _Fleet, live: LiveSettings, clock: Clock) -> Canary:
 
 
 def _start_checks(settings: Settings, fleet: _Fleet, outside: _Outside) -> StartChecks | None:
-    """Return the checks of workers at their start; None: they are off."""
+    """Return the start checks of workers, or None if the settings disable them."""
     if not settings.kv_events.check:
         return None
     knowledge = fleet.knowledge

@@ -1,7 +1,7 @@
-"""The outermost ASGI callable: who serves which request.
+"""Outermost ASGI application, which selects the application that serves a request.
 
-A path is made canonical before anything is decided by it, and every server behind sees that one: what is known of a
-path, who may ask for it and how it is counted cannot differ by its spelling.
+The request path is converted to its canonical form first, and all inner applications see only that form. Different
+spellings of a path therefore cannot bypass access checks or metrics.
 """
 
 import secrets
@@ -18,7 +18,7 @@ from gateway.server.cors import Cors
 
 
 class Gateway:
-    """Completions go to the proxy before FastAPI's router sees them."""
+    """ASGI application that sends completions to the proxy directly, without FastAPI's router."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Gateway:
         cors_origins: Sequence[str] = (),
         compress_min_bytes: int | None = None,
     ) -> None:
-        """*admin* is served under *admin_prefix*, unless it *is_admin_apart*: then its port serves it."""
+        """Serve *admin* under *admin_prefix*, or only on a separate port if *is_admin_apart* is true."""
         self._api = api
         self._proxy = proxy
         self._admin = admin
@@ -43,12 +43,15 @@ class Gateway:
         if cors_origins:
             self._around = Cors(self._around or self._serve, cors_origins)
         self.admin: App | None = _named(admin) if is_admin_apart else None
-        """Application for a separate port."""
+        """Admin application for the separate admin port, or None if there is no such port."""
         self.probes = _named(probes)
-        """The same, where ``server.probes_port`` wants it; *api* serves them too."""
+        """Application with the probes for ``server.probes_port``. The main application serves the probes too."""
 
     def __call__(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
-        """ASGI application without a coroutine of its own, because every request passes through it."""
+        """Route a request to its application.
+
+        This is not a coroutine function, which saves one coroutine per request.
+        """
         if scope["type"] != "http":
             return self._api(scope, receive, send)
         if self._around is not None:
@@ -74,13 +77,13 @@ class Gateway:
 
 
 async def _allow_post(_scope: Message, _receive: Receive, send: Send) -> None:
-    """Describe the methods of a path that workers answer; no key is needed."""
+    """Answer an OPTIONS request with the allowed methods of a completion endpoint. No key is required."""
     await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", b"POST, OPTIONS")]})
     await send({"type": "http.response.body", "body": b""})
 
 
 def _named(app: App) -> App:
-    """Return *app* for a separate port, with a request id in requests and responses, as on this one."""
+    """Wrap *app*, which has a separate port, so that its requests and responses have a request ID."""
 
     def naming(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         return app(*_naming_request(scope, receive, send))
@@ -89,9 +92,7 @@ def _named(app: App) -> App:
 
 
 def _naming_request(scope: Message, receive: Receive, send: Send) -> tuple[Message, Receive, Send]:
-    """The same with the caller's request id, or one made here, in request and response; HEAD asks as GET does, and
-    the server leaves the body out.
-    """
+    """Add the caller's request ID, or a generated one, to the request and to the response. HEAD is handled as GET."""
     request_id = request_id_of(fields(scope["headers"])) or secrets.token_hex(16).encode()
     named = {**scope, "headers": [(b"x-request-id", request_id), *scope["headers"]]}
     if scope["method"] == "HEAD":

@@ -1,4 +1,4 @@
-"""Source of the settings, and the decision when to read it again."""
+"""Source of the settings, and detection of configuration changes."""
 
 import asyncio
 import logging
@@ -14,44 +14,44 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 INTERVAL_S = 0.5
-"""Seconds between two looks at the file. A change counts when two looks find the same, so within a second."""
+"""Seconds between two checks of the settings file. A change applies when two checks in a row find the same content."""
 
 
 def process_environment() -> Mapping[str, str]:
-    """Return the variables of this process."""
+    """Return the environment variables of this process."""
     return environment()
 
 
 def load_settings(path: Path | None) -> Settings:
-    """Return the settings of the file at *path* and of the variables of this process.
+    """Return the settings from the file at *path* and from environment variables.
 
     Raises:
-        SettingsError: a sentence for every fault that was found.
+        SettingsError: with a sentence for every error found.
     """
     return load(path, environment())
 
 
 class ConfigSource:
-    """One file, or none, and the variables of *environ* over it."""
+    """An optional settings file, whose values the variables in *environ* override."""
 
     def __init__(self, path: Path | None, environ: Mapping[str, str]) -> None:
-        """No I/O."""
+        """Store the arguments without any I/O."""
         self._path = path
         self._environ = environ
         self._file = None if path is None else WatchedFile(path)
         self.warnings: tuple[str, ...] = ()
-        """A sentence for every deprecated setting that was there when it was last loaded."""
+        """One sentence for every deprecated setting found when the settings were last loaded."""
 
     @property
     def name(self) -> str:
-        """The path of the file as it was given; ``environment`` without one."""
+        """Path of the settings file as given, or ``environment`` if there is no file."""
         return "environment" if self._path is None else str(self._path)
 
     def load(self) -> Settings:
-        """The settings as they are at this moment, which are known from then on.
+        """Load the settings, and mark the present content of the file as known.
 
         Raises:
-            SettingsError: a sentence for every fault that was found.
+            SettingsError: with a sentence for every error found.
         """
         # Commands of which this is no part should not wait for what it imports.
         from gateway.app.start_faults import refuse_faulty  # noqa: PLC0415
@@ -66,17 +66,17 @@ class ConfigSource:
         return settings
 
     def log_warnings(self) -> None:
-        """Log what `warnings` says."""
+        """Log every entry of `warnings`."""
         for warning in self.warnings:
             _log.warning("%s", warning)
 
     def has_changed(self) -> bool:
-        """True once for each change of the file since it was loaded, when it has come to rest."""
+        """Return True once for each change of the settings file, when its content is stable."""
         return self._file is not None and self._file.has_changed()
 
 
 class Reloader(Generic[T]):
-    """Calls *reload* when it is asked to, and when the file of *configuration* has changed; once at a time."""
+    """Calls *reload* on request and when the settings file changes, at most one call at a time."""
 
     def __init__(
         self,
@@ -92,24 +92,24 @@ class Reloader(Generic[T]):
         self._one_at_a_time = asyncio.Lock()
 
     def ask(self) -> None:
-        """Reload soon, whether or not the file has changed."""
+        """Request a reload in the background, even if the settings file is unchanged."""
         self._asked.set()
 
     async def reload(self) -> T:
-        """Reload now, whether or not the file has changed; what comes of it."""
+        """Reload now, even if the settings file is unchanged, and return the outcome."""
         async with self._one_at_a_time:
             outcome = await self._reload(self._configuration.load)
             self._configuration.log_warnings()
             return outcome
 
     async def run(self) -> None:
-        """Reload until cancelled."""
+        """Reload on request and on file changes until cancelled."""
         while True:
             if await self._is_asked() or await asyncio.to_thread(self._configuration.has_changed):
                 await self.reload()
 
     async def _is_asked(self) -> bool:
-        """Whether there is a query within the interval."""
+        """Wait up to one check interval, and return whether a reload was requested."""
         try:
             async with asyncio.timeout(self._interval_s):
                 await self._asked.wait()

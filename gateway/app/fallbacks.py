@@ -1,7 +1,7 @@
-"""Fallbacks of models, made from settings. Their targets outlive every change of the settings.
+"""Fallback backends of models, built from settings. The state of a fallback target survives settings changes.
 
-1. What is made changes nothing that is in use, so making may fail. `FallbackFactory.attend` applies new limits.
-2. A fallback whose backend would be made from the same settings keeps the backend that it has.
+1. Building fallbacks may fail and has no effect on those in use. `FallbackFactory.attend` applies new limits.
+2. A fallback keeps its backend if the settings of the backend are unchanged.
 """
 
 import re
@@ -40,32 +40,35 @@ from gateway.settings.fallbacks import (
 from gateway.tenancy.ledger.price import Price
 
 TokenTimes = Callable[[], tuple[float, float]]
-"""Seconds that a worker takes for a prompt token and for a generated one, see `Price.per_gpu_hour`."""
+"""Function that returns the seconds a worker takes per prompt token and per generated token.
+
+`Price.per_gpu_hour` uses it.
+"""
 
 GroupT = TypeVar("GroupT", bound=AllowanceSettings)
 
 BEDROCK_PATHS = frozenset({"/v1/chat/completions"})
 
 CLAUDE_OUTPUT_WEIGHT = 5.0
-"""Weight of an output token of Claude from 3.7 on in a quota (AWS's user guide, quotas-token-burndown)."""
+"""Quota weight of an output token of Claude 3.7 or later (AWS user guide, quotas-token-burndown)."""
 _weighs_more = re.compile(r"anthropic\.claude-(?!v\d|instant|3-(?!7))").search
 
 _NOT_OF_THE_BACKEND = {"price": None, "requests_per_minute": None, "tokens_per_minute": None, "ramp_s": None}
 
 
 class Signers:
-    """Signers for Bedrock: one credential chain per profile, however many models and regions use it."""
+    """Request signers for Bedrock. All models and regions share one credential chain per AWS profile."""
 
     def __init__(self) -> None:
         self._chains: dict[str | None, CredentialChain] = {}
         self._of_regions: dict[tuple[str | None, str], SigV4Signer] = {}
 
     def signer(self, shared: BedrockSettings, region: str) -> SigV4Signer | BearerSigner:
-        """The one for *region*.
+        """Return the request signer for the AWS region *region*.
 
         Raises:
-            ValueError: the API key cannot be one.
-            BotocoreMissingError: it is needed and not installed.
+            ValueError: if the API key is malformed.
+            BotocoreMissingError: if botocore is required and not installed.
         """
         if shared.auth == "bearer":
             if shared.bearer_token_file is not None:
@@ -92,7 +95,7 @@ class Tools:
 
 
 class FallbackSpec(Generic[GroupT]):
-    """One fallback of one model, as the settings have it."""
+    """Settings and shared objects from which one fallback of a model is built."""
 
     def __init__(
         self,
@@ -104,7 +107,7 @@ class FallbackSpec(Generic[GroupT]):
         price: Callable[[], Price],
         tools: Tools,
     ) -> None:
-        """*group* is the settings group of the fallback; *price* applies where the group has no price of its own."""
+        """Use the fallback settings *group*. The model's *price* applies if *group* has no price."""
         self.group = group
         self.model = model
         self.settings = settings
@@ -112,41 +115,46 @@ class FallbackSpec(Generic[GroupT]):
         self.tools = tools
         self.price = price if group.price is None else listed_price(group.price)
         self.backend_settings = group.model_copy(update=_NOT_OF_THE_BACKEND)
-        """Settings without those that may change without a new backend."""
+        """Fallback settings without the fields that may change without building a new backend."""
 
 
 class FallbackKind(Protocol[GroupT]):
-    """All that differs between kinds of fallbacks. A new kind is a class here, a line in `KINDS` and its settings."""
+    """Interface of a fallback type, such as Bedrock.
+
+    A new type needs a class in this module, an entry in `KINDS` and a settings group.
+    """
 
     @property
     def extra(self) -> str | None:
-        """The extra of the package that it needs."""
+        """Name of the package extra that the fallback type requires, or None."""
         ...
 
     def key(self, group: GroupT, model: ModelSettings, settings: Settings) -> TargetKey:
-        """Return what the fallback leads to: fallbacks with the same key share quota and failures."""
+        """Return the target of a fallback. Fallbacks with the same target share rate limits and failure counts."""
         ...
 
     def access(self, group: GroupT, settings: Settings) -> Hashable:
-        """Return the credentials; where they change, failures of before are forgotten."""
+        """Return the credentials of a fallback. When they change, earlier failures are forgotten."""
         ...
 
     def make(self, spec: FallbackSpec[GroupT], kept: Mapping[Hashable, Fallback]) -> Fallback:
-        """Return the fallback of *spec*, with the backend of the one in *kept* that was made from the same settings.
+        """Return the fallback of *spec*.
+
+        Reuse the backend of a fallback in *kept* that was built from the same settings.
 
         Raises:
-            ValueError: an address, key or name cannot be used.
-            ImportError: `extra` is not installed.
+            ValueError: if an address, key or name is invalid.
+            ImportError: if the package extra is not installed.
         """
         ...
 
     def catalog(self, settings: Settings, key: TargetKey, tools: Tools) -> Catalog | None:
-        """Return the list of models that the provider is about to withdraw; None: it has no such list."""
+        """Return the provider's list of models scheduled for retirement, or None if the provider has no such list."""
         ...
 
 
 class BedrockKind:
-    """Models on Amazon Bedrock."""
+    """Fallbacks to models on Amazon Bedrock."""
 
     extra = "bedrock"
 
@@ -202,7 +210,7 @@ class BedrockKind:
 
 
 class OpenAIKind:
-    """Endpoints that speak OpenAI's API."""
+    """Fallbacks to endpoints with an OpenAI-compatible API."""
 
     extra = None
 
@@ -249,14 +257,14 @@ class OpenAIKind:
 
 
 KINDS: Final[Mapping[str, FallbackKind[Any]]] = {"bedrock": BedrockKind(), "openai": OpenAIKind()}
-"""Kinds by the name of the group in `FallbackSettings`."""
+"""Fallback types by the name of their group in `FallbackSettings`."""
 
 
 class FallbackFactory:
-    """Makes the fallbacks of all models."""
+    """Builds the fallbacks of all models."""
 
     def __init__(self, client: httpx.AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """*client* is shared, and closed by its owner."""
+        """Use the shared HTTP client *client*, which the caller closes."""
         self._tools = Tools(client, clock)
         self.targets = Targets()
 
@@ -268,11 +276,13 @@ class FallbackFactory:
         former: Fallbacks | None = None,
         token_times: TokenTimes | None = None,
     ) -> Fallbacks:
-        """Make the fallbacks of *model*, which keep the counts of *former*. Without *token_times*, GPU hours are free.
+        """Build the fallbacks of *model*, which take over the counts of *former*.
+
+        GPU hours are free without *token_times*.
 
         Raises:
-            ValueError: a fallback's address, key or name cannot be used.
-            ImportError: one needs an extra that is not installed.
+            ValueError: if the address, key or name of a fallback is invalid.
+            ImportError: if a fallback requires a package extra that is not installed.
         """
         price = price_of(model.price, token_times)
         kept = {fallback.made_from: fallback for fallback in (() if former is None else former.in_order)}
@@ -287,7 +297,7 @@ class FallbackFactory:
         return Fallbacks(model.name, made, limits=limits, former=former)
 
     def attend(self, settings: Settings) -> None:
-        """Apply the rates of *settings*: where several models name a target, the lowest."""
+        """Apply the rate limits in *settings*. If several models use the same target, the lowest limit applies."""
         named: defaultdict[TargetKey, list[TargetSettings]] = defaultdict(list)
         for model in settings.models:
             for name, group in fallbacks_of(model):
@@ -297,12 +307,12 @@ class FallbackFactory:
         self.targets.attend(named)
 
     def catalog(self, settings: Settings, key: TargetKey) -> Catalog | None:
-        """Return the list of models that the provider of *key* is about to withdraw; None: it has no such list."""
+        """Return the provider's list of models scheduled for retirement, or None if the provider has no such list."""
         return KINDS[key.kind].catalog(settings, key, self._tools)
 
 
 def timeouts_of(settings: Settings) -> Timeouts:
-    """Return how long a worker, or an endpoint with the same API, may take."""
+    """Return the timeouts for requests to workers and to OpenAI-compatible fallbacks."""
     patience = settings.timeouts
     return Timeouts(
         connect_s=patience.connect_s,
@@ -313,23 +323,23 @@ def timeouts_of(settings: Settings) -> Timeouts:
 
 
 def fallbacks_of(model: ModelSettings) -> Iterator[tuple[str, AllowanceSettings]]:
-    """Yield the kind and the settings group of each fallback in order."""
+    """Yield the type and the settings group of each fallback, in configured order."""
     for fallback in model.fallbacks:
         yield fallback.kind, fallback.group
 
 
 def extras_of(model: ModelSettings) -> set[str]:
-    """Return the extras of the package that the fallbacks of *model* need."""
+    """Return the package extras that the fallbacks of *model* require."""
     return {extra for name, _ in fallbacks_of(model) if (extra := KINDS[name].extra) is not None}
 
 
 def bedrock_fallbacks(model: ModelSettings) -> list[ModelBedrockSettings]:
-    """Return the settings groups of the fallbacks on Bedrock."""
+    """Return the settings groups of the model's Bedrock fallbacks."""
     return [fallback.bedrock for fallback in model.fallbacks if fallback.bedrock is not None]
 
 
 def price_of(price: PriceSettings, token_times: TokenTimes | None) -> Callable[[], Price]:
-    """Return a function that gives the price of tokens by *price* at the moment of the call."""
+    """Return a function that returns the current token prices, derived from *price*."""
     if price.gpu_hour_usd is not None and token_times is not None:
         usd, times = price.gpu_hour_usd, token_times
 
@@ -342,7 +352,7 @@ def price_of(price: PriceSettings, token_times: TokenTimes | None) -> Callable[[
 
 
 def listed_price(price: TokenPriceSettings) -> Callable[[], Price]:
-    """Return the cost of tokens at the fixed *price*."""
+    """Return a function that returns the fixed token prices in *price*."""
     listed = Price.per_million(
         input_usd=price.input_usd, cached_input_usd=price.cached_input_usd, output_usd=price.output_usd
     )
@@ -360,9 +370,10 @@ def _region(bedrock: ModelBedrockSettings, settings: Settings) -> str:
 
 
 def first_event_wait_s(bedrock: ModelBedrockSettings, model: ModelSettings, settings: Settings) -> float:
-    """Return how long to wait for the first event: for an only fallback as long as for the last worker.
+    """Return the seconds to wait for the first event from Bedrock.
 
-    A wait that the settings name is kept to.
+    If the fallback is the only backend of the model, it gets as much time as the last worker would. An explicit setting
+    takes precedence.
     """
     is_last = not model.has_fleet and len(list(fallbacks_of(model))) == 1
     if "first_event_timeout_s" in bedrock.model_fields_set or not is_last:

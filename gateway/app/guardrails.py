@@ -1,4 +1,4 @@
-"""Guardrails from settings. An unchanged guardrail is kept, with the state of its circuit breaker."""
+"""Guardrails, built from settings. An unchanged guardrail keeps the state of its circuit breaker on a reload."""
 
 import importlib
 import re
@@ -39,14 +39,14 @@ _MadeFrom = tuple[GuardrailSettings, BedrockSettings]
 
 
 class PhonenumbersMissingError(ImportError):
-    """Regions of phone numbers are set, and phonenumbers is not installed."""
+    """The phonenumbers package is not installed, but the settings name phone number regions."""
 
 
 class Guardrails:
-    """The guardrails of all models."""
+    """Guardrails of all models."""
 
     def __init__(self, client: httpx.AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """*client* is shared, and closed by its owner."""
+        """Use the shared HTTP client *client*, which the caller closes."""
         self.counters = GuardrailCounters()
         self.in_force = GuardedModels(self.counters)
         self._client = client
@@ -56,10 +56,12 @@ class Guardrails:
         self._thread = ScanThread()
 
     def build(self, settings: Settings) -> dict[str, ModelGuards] | None:
-        """Return the guards of each model, by its name; None where *settings* have no guardrail. Changes nothing.
+        """Build and return the guardrails of each model by model name, or None if *settings* have none.
+
+        Nothing is applied yet.
 
         Raises:
-            SettingsError: one cannot be made: a pattern is invalid or has no bound, or an extra is missing.
+            SettingsError: if a pattern is invalid or unbounded, or a package extra is missing.
         """
         if not settings.guardrails:
             return None
@@ -72,7 +74,7 @@ class Guardrails:
         return {model.name: self._guards(model, rules) for model in settings.models}
 
     def use(self, guards: Mapping[str, ModelGuards] | None) -> None:
-        """Use what `build` returned from now on."""
+        """Apply the guardrails that `build` returned to new requests."""
         self.in_force.use(guards)
 
     def _guards(self, model: ModelSettings, rules: Mapping[str, GuardrailRule]) -> ModelGuards:
@@ -139,7 +141,7 @@ class Guardrails:
 
 
 def check_guardrail(settings: GuardrailSettings) -> None:
-    """Check the detectors of a guardrail, if it has any. Raises as `Guardrails.build`."""
+    """Check the detectors of a guardrail. Raises the same errors as `Guardrails.build`."""
     match settings:
         case HttpGuardrail() | BedrockGuardrail():
             return
@@ -148,7 +150,7 @@ def check_guardrail(settings: GuardrailSettings) -> None:
 
 
 def scan_of(settings: ScanningGuardrail) -> Scan:
-    """Return the scan of a guardrail. Raises as `Guardrails.build`."""
+    """Return the text scan of a guardrail. Raises the same errors as `Guardrails.build`."""
     texts = frozenset(text.lower() for text in settings.allow)
     patterns = tuple(compiled(pattern) for pattern in settings.allow_patterns)
     allows = Allowed(texts, patterns) if texts or patterns else None
@@ -178,10 +180,10 @@ _GAP = "[ \u00a0().\\-/]"
 
 
 def national_phones(regions: tuple[str, ...]) -> PatternDetector:
-    """Phone numbers without the country's code, that phonenumbers takes for valid ones of one of *regions*.
+    """Return a detector of phone numbers without country code that are valid in one of the countries *regions*.
 
     Raises:
-        PhonenumbersMissingError: it is not installed.
+        PhonenumbersMissingError: if the phonenumbers package is not installed.
     """
     try:
         phonenumbers = importlib.import_module("phonenumbers")

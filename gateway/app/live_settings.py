@@ -1,4 +1,7 @@
-"""The settings in force: what is configured, workers that were found or added; changed as a whole or not at all."""
+"""Settings in effect, together with workers that were discovered or added with the admin API.
+
+A change of settings or workers applies completely or not at all.
+"""
 
 import asyncio
 import logging
@@ -21,20 +24,20 @@ from gateway.workers.worker_spec import ModelWorkers, WorkersError
 _log = logging.getLogger(__name__)
 
 FAULTS = (SettingsError, WorkersError)
-"""Exceptions that say in sentences why settings, or the workers that were found, cannot be used."""
+"""Exceptions for settings or discovered workers that cannot be used. Each has sentences that explain why."""
 
 Take = Callable[[Settings, Sequence[ModelWorkers]], None]
-"""Puts settings and all workers in force in one step, or raises and changes nothing."""
+"""Function that applies settings and all workers in one step, or raises an error and changes nothing."""
 OnRefused = Callable[[Sequence[str]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """Settings in force, and the workers that files list beside them."""
+    """Settings in effect, and the workers listed in worker files."""
 
     settings: Settings
     listed: Mapping[str, Workers] = field(default_factory=dict)
-    """Workers by model."""
+    """Workers listed in worker files, by model name."""
 
 
 OnApplied = Callable[[InForce, InForce, str | None], Awaitable[None]]
@@ -42,13 +45,13 @@ OnApplied = Callable[[InForce, InForce, str | None], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """Search at one source, and what it found."""
+    """Worker discovery at one source, with its latest results."""
 
     sets: AsyncGenerator[Workers, None]
     last: Workers
-    """The last set that was found."""
+    """Last set of workers that the source reported."""
     taken: Workers | None = None
-    """The one in force; not the last, if that was refused. None: none of them has been in force."""
+    """Set of workers in use, which is older than `last` if that was rejected. None if no set has been in use yet."""
     task: "asyncio.Task[None] | None" = None
 
     async def end(self) -> None:
@@ -59,8 +62,10 @@ class _Search:
 
 
 class LiveSettings:
-    """Hands whole settings to *take*, again whenever they change. *discover* makes the discovery of a source,
-    given whom to tell why something that was found cannot be taken.
+    """Applies settings and discovered workers with *take* whenever one of them changes.
+
+    The function *discover* returns the discovery of a source. Its second argument is called with the reasons when a
+    discovered set of workers is rejected.
     """
 
     def __init__(
@@ -72,8 +77,10 @@ class LiveSettings:
         reloads: Reloads,
         on_applied: OnApplied | None = None,
     ) -> None:
-        """*settings* are in force already, but for what is to be found. *on_applied* is called after each reload that
-        has put others in force, with those before and after, and likewise with the name of a file that lists workers.
+        """Start with *settings*, which are already in effect except for discovered workers.
+
+        After each applied change, *on_applied* is called with the previous state, the new state, and the worker file
+        that caused the change. The file is None for a change of the settings.
         """
         self._on_applied = on_applied
         self._started_with = self._configured = settings
@@ -84,22 +91,22 @@ class LiveSettings:
         self._has_found = False
         self._added: Sequence[AddedWorker] = ()
         self._left_out: Mapping[str, LeftOut] = {}
-        """Added workers that are not in use, by name."""
+        """Added workers that are not in use, by name, with the reason."""
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
     def configured(self) -> Settings:
-        """The settings in force, without the workers that were found."""
+        """Settings in effect, without discovered workers."""
         return self._configured
 
     @property
     def in_force(self) -> InForce:
-        """The settings in force, with the workers that files list."""
+        """Settings in effect, with the workers listed in worker files."""
         files = [(source, search) for source, search in self._searches.items() if source.kind == "workers_file"]
         return InForce(self._configured, {source.model: search.taken or () for source, search in files})
 
     async def find(self) -> None:
-        """Apply the first result. Call it once, before the others."""
+        """Discover workers once and apply the first results. Call this once, before the other methods."""
         self._count_for(self._configured)
         searches = self._searches = await self._begin(_sources(self._configured))
         self._has_found = True
@@ -112,14 +119,17 @@ class LiveSettings:
                 self._found(source, search)
 
     async def run(self) -> None:
-        """Follow what is found until cancelled."""
+        """Apply discovered workers until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._follow()
             await asyncio.Event().wait()
 
     async def reload(self, load: Callable[[], Settings]) -> Reloaded:
-        """Apply the result of *load* if all of it is valid. *load* may block: it runs in a thread."""
+        """Load new settings with *load* and apply them if they are valid.
+
+        The function *load* runs in a thread and may block.
+        """
         try:
             return await self._reload(await asyncio.to_thread(load))
         except FAULTS as fault:
@@ -134,16 +144,16 @@ class LiveSettings:
     # ---- workers that an administrator adds
 
     def known_workers(self) -> KnownWorkers:
-        """Return the workers in force that are listed or were found."""
+        """Return the workers in use that are listed in the settings or were discovered."""
         return KnownWorkers(
             model_workers(self._configured.models),
             {source: each.taken or () for source, each in self._searches.items()},
         )
 
     def have_added(self, added: Mapping[str, AddedWorker]) -> None:
-        """Serve with the workers *added* in addition to those listed and found; never raises.
+        """Use the workers *added* in addition to listed and discovered ones. Never raises.
 
-        Requests that a removed one has go on.
+        Running requests of removed workers continue.
         """
         self._added = tuple(added.values())
         if not self._has_found:
@@ -155,10 +165,11 @@ class LiveSettings:
             _log.exception("the workers that the admin API added were rejected, nothing has changed")
 
     def _whole(self, settings: Settings, sets: Mapping[WorkerSource, Workers]) -> Sequence[ModelWorkers]:
-        """Return the models of *settings* with the workers of *sets*, and the added ones that can be in use.
+        """Return all models of *settings* with the listed workers, the discovered workers *sets*, and all usable added
+        workers.
 
         Raises:
-            WorkersError: listed and found ones contradict each other.
+            WorkersError: if listed and discovered workers contradict each other.
         """
         admitted = admission(KnownWorkers(model_workers(settings.models), sets), self._added)
         for name in sorted(admitted.left_out):
@@ -215,10 +226,10 @@ class LiveSettings:
             await former[source].end()
 
     def _put_in_force(self, settings: Settings, searches: Mapping[WorkerSource, _Search]) -> None:
-        """Apply *settings* with the last sets found, or else with the sets now in use.
+        """Apply *settings* with the last discovered workers, or with the discovered workers in use if those do not fit.
 
         Raises:
-            WorkersError: not even those agree with the settings.
+            WorkersError: if the discovered workers in use do not fit the settings either.
         """
         last = {source: search.last for source, search in searches.items()}
         taken = {source: search.last if search.taken is None else search.taken for source, search in searches.items()}
@@ -234,7 +245,7 @@ class LiveSettings:
     # ---- what is found
 
     async def _begin(self, sources: Sequence[WorkerSource]) -> dict[WorkerSource, _Search]:
-        """Side by side: a source that is slow to answer delays the others by nothing."""
+        """Start discovery at all *sources* in parallel, and wait for the first result of each source."""
         begun = [self._discover(source, partial(self._refused, source.model)).watch() for source in sources]
         try:
             first = await asyncio.gather(*(_first(sets) for sets in begun))
@@ -248,7 +259,7 @@ class LiveSettings:
         self._reloads.follow([model.name for model in settings.models if sources_of(model)])
 
     def _follow(self) -> None:
-        """Begin to follow each source that is not followed yet; before `run` none is."""
+        """Start a background task for each source without one. Does nothing before `run` is called."""
         for source, search in self._searches.items():
             if search.task is None and self._tasks is not None:
                 search.task = self._tasks.create_task(self._follow_one(source, search))
@@ -286,13 +297,15 @@ class LiveSettings:
     def _take_found(
         self, taken: Mapping[WorkerSource, Workers], last: Mapping[WorkerSource, Workers]
     ) -> Mapping[WorkerSource, Workers]:
-        """Apply the sets of *taken*, or, if they contradict each other, those of *last*; return which.
+        """Apply the worker sets *taken*, or the sets *last* if *taken* contradict each other.
 
-        Two models may have the same worker. When it moves, what the second one has stands against what the first one
-        finds, until both have found it.
+        Return the applied sets.
+
+        Two models may share a worker. When the worker moves, the sets of the two models contradict each other until
+        both have been updated.
 
         Raises:
-            WorkersError: of *taken*: neither can be.
+            WorkersError: if neither can be applied, with the reasons for *taken*.
         """
         try:
             self._take(self._configured, self._whole(self._configured, taken))
@@ -318,10 +331,10 @@ def _sources(settings: Settings) -> list[WorkerSource]:
 
 
 def _check(sources: Iterable[WorkerSource]) -> None:
-    """Look into what sources a configuration brings, as far as that is possible at once.
+    """Check new worker sources as far as possible without waiting.
 
     Raises:
-        WorkersError: a sentence for every fault of the first one that is no good.
+        WorkersError: with a sentence for every error of the first invalid source.
     """
     for source in sources:
         check_source(source)

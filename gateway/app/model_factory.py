@@ -1,6 +1,6 @@
-"""Builds models; nothing that is made is in use before the reconciler puts it in place.
+"""Builds models from specifications. A model takes effect only when the reconciler puts it in place.
 
-Whatever is as it was before keeps its state: a worker its connections, a strategy its turn, a tokenizer its memory.
+Unchanged parts keep their state: a worker keeps its connections, a strategy its turn, and a tokenizer its cache.
 """
 
 import random
@@ -38,25 +38,25 @@ from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 
 BY_LOAD = "least_loaded"
-"""Name of the strategy for decode workers; the strategy of the model chooses prefill workers."""
+"""Strategy that chooses decode workers. Prefill workers are chosen by the strategy of the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class Knowledge:
-    """Knowledge of caches: from the requests that were sent to workers, and from KV events."""
+    """Predicted and reported contents of the workers' KV caches."""
 
     index: CacheIndex
     hasher: Hasher
     confirmed: Confirmed
     token_hasher: TokenHasher
-    """The one that `confirmed` was made with."""
+    """Token hasher that also computes the hashes in `confirmed`."""
     tokenizers: Tokenizers
     event_subscriptions: EventSubscriptions
     sharing: Sharing | None = None
-    """State that is shared with replicas; None: nothing is shared."""
+    """State shared with replicas, or None if nothing is shared."""
 
     def rehash(self, key: bytes, fleets: Iterable[Fleet]) -> None:
-        """Hash prompts and what engines tell under *key* from now on: what is known under another cannot be found."""
+        """Switch all hashers to *key*, and clear the known cache contents, whose hashes used the previous key."""
         self.hasher.use(derived(key, "text"))
         self.token_hasher.use(derived(key, "tokens"))
         self.event_subscriptions.restart_all()
@@ -66,16 +66,16 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True)
 class ModelBuild:
-    """A model and what it was made from."""
+    """A model with the specification it was built from."""
 
     model: Model
     spec: ModelSpec
     dispatcher: Dispatcher | None
-    """New dispatcher of the model's queue; None: it keeps the one that it has."""
+    """New dispatcher for the queue of the model, or None if the queue keeps its present dispatcher."""
 
 
 class ModelFactory:
-    """Makes one model at a time. *addresses* gives the engines of a model, by its name, that may be asked something."""
+    """Builds models one at a time. *addresses* returns the engines of the named model that may be queried."""
 
     def __init__(
         self,
@@ -93,10 +93,10 @@ class ModelFactory:
         self._rng = rng
 
     def make(self, spec: ModelSpec, former: ModelBuild | None) -> ModelBuild:
-        """Make a model that keeps the state of *former*; return *former* itself if nothing has changed.
+        """Build a model that keeps the state of *former*. Return *former* itself if its specification is unchanged.
 
         Raises:
-            ValueError: something cannot be made; then nothing has changed.
+            ValueError: if the model cannot be built. Then nothing has changed.
         """
         if former is None:
             fleet = self._fleet(spec)
@@ -177,7 +177,10 @@ class ModelFactory:
         )
 
     def _workers(self, spec: ModelSpec, former: ModelBuild | None) -> Iterator[tuple[WorkerId, WorkerBackend]]:
-        """Backends whose address and settings are unchanged keep their connections."""
+        """Yield the backend of each worker.
+
+        A backend whose address and settings are unchanged keeps its connections.
+        """
         before: dict[WorkerSpec, WorkerBackend] = {}
         if former is not None and spec.timeouts == former.spec.timeouts:
             before = {_reached(each): former.model.workers[WorkerId(each.id)] for each in former.spec.workers}
@@ -194,7 +197,7 @@ class ModelFactory:
                 yield WorkerId(worker.id), made
 
     def _shared(self, worker: WorkerSpec, timeouts: Timeouts) -> HttpWorker:
-        """The connections to the address that *worker* shares."""
+        """Return a new connection pool for an address that several workers share, including *worker*."""
         return self._http_worker(replace(worker, id=worker.base_id), timeouts)
 
     def _http_worker(self, worker: WorkerSpec, timeouts: Timeouts) -> HttpWorker:
@@ -219,7 +222,7 @@ class ModelFactory:
         return LateBinding(fleet, strategies, self._rng, spec.release, spec.fairness, ties=ties)
 
     def _prefill_decode(self, spec: ModelSpec, fleet: Fleet, former: ModelBuild | None) -> PrefillDecodePlan | None:
-        """Return how prompts are computed apart; measured costs of transfers are kept."""
+        """Return the plan for prefill on separate workers, or None. Measured transfer costs are kept."""
         given = spec.disaggregation
         if given is None:
             return None
@@ -239,7 +242,7 @@ class ModelFactory:
         )
 
     def _exact_prompts(self, spec: ModelSpec, fleet: Fleet, former: ModelBuild | None) -> ExactPrompts | None:
-        """A tokenizer is large: as long as its settings are the same it is kept, with all that it remembers."""
+        """Return the tokenizer of the model's prompts. It is kept with its cache while its settings stay the same."""
         if not spec.needs_events:
             return None
         if former is not None and former.spec.needs_events and former.spec.tokens_from == spec.tokens_from:
@@ -257,5 +260,5 @@ class ModelFactory:
 
 
 def _reached(worker: WorkerSpec) -> WorkerSpec:
-    """*worker* without what only says when requests go there, or where it stands."""
+    """Return *worker* with defaults for all fields that do not affect its connections."""
     return replace(worker, draining=False, tier=0, zone=None, role="both", bootstrap_port=None)

@@ -1,4 +1,4 @@
-"""Values from which models are built: equal where nothing has to be built again."""
+"""Specifications from which models are built. Equal specifications mean that nothing must be rebuilt."""
 
 import random
 from collections.abc import Callable, Hashable
@@ -22,7 +22,7 @@ from routing.strategies import STRATEGIES
 
 @dataclass(frozen=True, slots=True)
 class DisaggregationSpec:
-    """Way of prompts from prefill to decode workers."""
+    """Method by which prefill workers hand requests over to decode workers."""
 
     flow: Literal["nixl", "sglang"]
     min_uncached_tokens: int | None
@@ -31,7 +31,7 @@ class DisaggregationSpec:
 
 @dataclass(frozen=True, slots=True)
 class BreakerSpec:
-    """Limits at which a failing worker gets no requests."""
+    """Thresholds at which the circuit breaker stops sending requests to a failing worker."""
 
     failures: int
     window_s: float
@@ -42,7 +42,7 @@ class BreakerSpec:
 
 @dataclass(frozen=True, slots=True)
 class FleetSpec:
-    """Rules for the workers of a model, fixed from its first build on."""
+    """Rules for the workers of a model, fixed when the model is first built."""
 
     tier_prices: TierPrices
     block_bytes: int
@@ -53,7 +53,7 @@ class FleetSpec:
 
 @dataclass(frozen=True, slots=True)
 class RetrySpec:
-    """Share of requests that may be sent a second time, and how many a second may be in any case."""
+    """Retry budget: the fraction of requests that may be retried, and the retries always allowed per second."""
 
     budget_share: float
     budget_floor_per_s: float
@@ -61,7 +61,7 @@ class RetrySpec:
 
 @dataclass(frozen=True, slots=True)
 class TokenPrices:
-    """US dollars per million tokens, or for an hour of a worker."""
+    """Prices in US dollars per million tokens, or per hour of a worker."""
 
     input_usd: float
     cached_input_usd: float | None
@@ -71,14 +71,14 @@ class TokenPrices:
 
 @dataclass(frozen=True, slots=True)
 class ModelSpec:
-    """One model with all of its workers."""
+    """Specification of one model with all of its workers."""
 
     name: str
     aliases: tuple[str, ...]
     upstream_model: str
     workers: tuple[WorkerSpec, ...]
     has_fleet: bool
-    """Whether workers may ever serve it; if not, only its fallbacks do."""
+    """Whether the model can have workers. A model without them is served only by its fallbacks."""
     strategy: str
     strategy_header: bool
     session_header: str
@@ -95,51 +95,53 @@ class ModelSpec:
     price: TokenPrices
     timeouts: Timeouts
     fairness: Fairness | None
-    """Rules by which teams share its workers; None: there are no teams."""
+    """Rules by which teams share the workers, or None if there are no teams."""
     release: ReleasePolicy
     fleet: FleetSpec
     retry: RetrySpec
     zone: str | None
-    """Zone of the gateway."""
+    """Zone in which the gateway runs, or None if it is unknown."""
     zone_penalty_s: float
-    """Cost of a worker in another zone."""
+    """Seconds added to the predicted cost of a worker in a different zone than the gateway."""
     fallbacks_from: Hashable
-    """Equal where the fallbacks are built from the same settings."""
+    """Comparison key of the settings from which fallbacks are built."""
     build_fallbacks: Callable[[Fallbacks | None, TokenTimes], Fallbacks] = field(compare=False)
 
     @property
     def needs_events(self) -> bool:
-        """Whether the KV events of its workers matter."""
+        """Whether routing needs the KV events of the workers."""
         return STRATEGIES[self.strategy].needs_events or self.strategy_header
 
     @property
     def base(self) -> str:
-        """The model that its workers load."""
+        """Name of the base model that the workers load."""
         return self.upstream_model if self.adapter is None else self.adapter.base
 
     @property
     def tokens_from(self) -> Hashable:
-        """Equal where exact tokens are made the same way."""
+        """Comparison key of everything that determines how prompts are tokenized."""
         adapter = None if self.adapter is None else self.adapter.name
         return self.tokenizer, self.upstream_model, self.base, adapter
 
     @property
     def dispatched_by(self) -> Hashable:
-        """Equal where requests wait for workers in the same way."""
+        """Comparison key of everything that determines how requests wait for workers."""
         return self.strategy, self.needs_events, self.fairness, self.disaggregation
 
     def zone_penalty_of(self, worker: WorkerSpec) -> float:
-        """Return what a request to *worker* costs more than one in this zone; 0 where a zone is not known."""
+        """Return the additional cost in seconds of sending a request to the zone of *worker*, or 0 if a zone is
+        unknown.
+        """
         return self.zone_penalty_s if self.zone and worker.zone and worker.zone != self.zone else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
-    """Everything that is to be served."""
+    """All models, routes and rules that the gateway should serve."""
 
     models: tuple[ModelSpec, ...]
     route_names: tuple[tuple[str, tuple[str, ...]], ...]
-    """Names and aliases of routes."""
+    """Name and aliases of each route."""
     build_routes: Callable[[random.Random, RouteTable | None], RouteTable | None]
     adapter_timeouts: AdapterTimeouts
     health: HealthRules

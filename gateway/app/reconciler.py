@@ -1,8 +1,8 @@
-"""The models in service: keeps registry, fleets, connections and checks in step with the settings.
+"""Reconciles models, worker fleets, connections and health checks with the settings.
 
-1. First everything is made, which may fail and changes nothing; then all is put in place in one synchronous step.
-2. Whatever is as it was before keeps its state: a worker its load, rates, cache and connections, a strategy its turn.
-3. A request goes on with the `Model` that it began with. What left is closed when the last of its calls is over.
+1. All models are built first, which may fail without any effect. Then they are put in place in one synchronous step.
+2. Unchanged parts keep their state: a worker keeps its load, rates, cache and connections, and a strategy its turn.
+3. A request continues with the `Model` with which it started. A removed backend is closed after its last request.
 """
 
 import random
@@ -31,7 +31,7 @@ from routing.shared_worker_load import SharedWorkerLoad, SharingFleet
 
 
 class Reconciler:
-    """Makes models from settings, and puts them in place of those that were there."""
+    """Builds models from a serving plan and replaces the models in service."""
 
     def __init__(
         self,
@@ -49,7 +49,7 @@ class Reconciler:
         self._rng = rng
         self._shared_load = SharedWorkerLoad()
         self.adapter_registry = AdapterRegistry(clock=clock)
-        """LoRA adapters and the workers that have them."""
+        """LoRA adapters and the workers that have loaded them."""
         self._engines = EnginesProgress(health.read_soon)
         self._model_factory = ModelFactory(
             knowledge=knowledge,
@@ -61,17 +61,17 @@ class Reconciler:
         self._made: dict[str, ModelBuild] = {}
 
     def take(self, plan: ServingPlan) -> None:
-        """Serve *plan* from now on: whole sets of models and workers, never differences.
+        """Serve *plan* from now on. A plan always lists all models and workers.
 
         Raises:
-            ValueError: something cannot be made; then nothing has changed.
+            ValueError: if a model cannot be built. Then nothing has changed.
         """
         made = {spec.name: self._model_factory.make(spec, self._made.get(spec.name)) for spec in plan.models}
         names = ModelNames([*((spec.name, spec.aliases) for spec in plan.models), *plan.route_names])
         self._put_in_place(made, names, plan)
 
     def _addresses(self, model: str) -> list[EngineAddress]:
-        """The engines of *model* that may be asked something at this moment."""
+        """Return the addresses of the model's ready engines, each address once."""
         made = self._made.get(model)
         if made is None:
             return []
@@ -105,7 +105,7 @@ class Reconciler:
             each.model.came_up()
 
     def _place_adapters(self, timeouts: AdapterTimeouts) -> None:
-        """Set which models are LoRA adapters and where each is loaded."""
+        """Set which models are LoRA adapters, and on which workers each adapter can be loaded."""
         subjects = []
         for each in self._made.values():
             subject = _served_adapter(each)
@@ -117,7 +117,7 @@ class Reconciler:
         self.adapter_registry.attend(subjects, timeouts)
 
     def _introduce(self) -> None:
-        """Share the load of common workers between fleets."""
+        """Let fleets with common workers see each other's load on these workers."""
         fleets: dict[WorkerId, list[SharingFleet]] = {}
         dispatch_queues = {each.model.fleet.bookings: each.model.dispatch_queue for each in self._made.values()}
         for each in self._made.values():
@@ -136,7 +136,10 @@ class Reconciler:
                 each.model.fleet.bookings.set_shared_load(self._shared_load)
 
     def _man(self, made: ModelBuild, former: ModelBuild | None, everybody: set[WorkerId]) -> None:
-        """Bring the fleet of a model in step with its workers; a new worker counts as down until a check succeeds."""
+        """Update the fleet of a model to its current workers.
+
+        A new worker counts as down until a health check succeeds.
+        """
         model = made.model
         fleet, now = model.fleet, self._clock()
         if former is not None:
@@ -156,7 +159,7 @@ class Reconciler:
                 fleet.set_up(worker, up=False)
 
     def _patients(self) -> Iterator[HealthTarget]:
-        """One for each address: who shares it is asked once."""
+        """Yield one health check target per model and address. Workers with the same address are checked together."""
         for name, each in self._made.items():
             by_url: dict[str, list[WorkerSpec]] = {}
             for worker in each.spec.workers:
@@ -165,7 +168,7 @@ class Reconciler:
                 yield self._patient(name, each, workers)
 
     def _patient(self, name: str, made: ModelBuild, workers: Sequence[WorkerSpec]) -> HealthTarget:
-        """Return the target of health checks for *workers*, which have one address."""
+        """Return the health check target for *workers*, which share one address."""
         first = workers[0]
         ids = tuple(WorkerId(worker.id) for worker in workers)
         places = [(WorkerId(worker.id), worker.place) for worker in workers]
@@ -185,9 +188,9 @@ class Reconciler:
         )
 
     def _subjects(self) -> dict[SubscriptionTarget, list[Fleet]]:
-        """Return each worker whose KV events matter, once, with the fleets that it belongs to.
+        """Return the workers to subscribe to for KV events, with the fleets that each worker belongs to.
 
-        Its engine loads one model, whatever adapters of it are served besides.
+        An engine loads one base model, even if it also serves LoRA adapters.
         """
         subjects: dict[WorkerId, SubscriptionTarget] = {}
         fleets: dict[SubscriptionTarget, list[Fleet]] = {}
@@ -209,7 +212,7 @@ class Reconciler:
     def _observed(
         self, model: str, url: str, places: Sequence[tuple[WorkerId, WorkerPlace | None]], observation: Observation
     ) -> None:
-        """Tell each of those at one address, *url*, what the reading says of its place."""
+        """Pass the metrics read from the address *url* to each worker at that address."""
         whole, model_workers = observation.reading, self._made[model].model.workers
         self._engines.note(url, whole.generated, asked_at=observation.asked_at, read_at=observation.read_at)
         backend = model_workers.get(places[0][0])
@@ -221,7 +224,7 @@ class Reconciler:
 
 
 def _served_adapter(build: ModelBuild) -> ServedAdapter | None:
-    """Return the LoRA adapter that the model of *build* is, with its workers; None: it is not an adapter."""
+    """Return the LoRA adapter that the model of *build* stands for, with its workers, or None for a base model."""
     spec = build.spec
     if spec.adapter is None:
         return None
@@ -255,9 +258,10 @@ def _subject(worker: WorkerSpec, model: str) -> SubscriptionTarget:
 
 
 def _retire(former: ModelBuild, made: ModelBuild | None) -> None:
-    """Release the backends of *former* that *made* does not have.
+    """Release the backends of *former* that *made* no longer contains.
 
-    A worker that left is not checked any more: requests that a down one has not begun to answer go elsewhere at once.
+    A removed worker gets no more health checks. If the worker is down, its unanswered requests therefore move to other
+    workers at once.
     """
     model = None if made is None else made.model
     former.model.fallbacks.retire(None if model is None else model.fallbacks)
@@ -273,9 +277,11 @@ def _retire(former: ModelBuild, made: ModelBuild | None) -> None:
 
 
 def _moved(former: ModelBuild, made: ModelBuild) -> set[WorkerId]:
-    """Workers at another address than before, or of another identity: those are other processes, whatever their names.
+    """Return the workers whose address or identity changed.
 
-    A pod may get the name of the one before it, or its address, or both.
+    They are different processes, even if their names are the same.
+
+    A new pod may have the name or the address of its predecessor, or both.
     """
     before = {worker.id: (worker.url, worker.uid) for worker in former.spec.workers}
     now = {worker.id: (worker.url, worker.uid) for worker in made.spec.workers}

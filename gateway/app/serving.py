@@ -1,4 +1,4 @@
-"""The gateway, served until SIGINT or SIGTERM."""
+"""Runs the gateway until SIGINT or SIGTERM."""
 
 import contextlib
 import logging
@@ -24,24 +24,27 @@ from gateway.settings import ServerSettings, Settings, SettingsError
 _log = logging.getLogger(__name__)
 
 CreateApp = Callable[[Settings], App]
-"""Makes the application; its attributes ``admin`` and ``probes`` are others, for ``admin.port`` and ``probes_port``."""
+"""Function that builds the application.
+
+Its attributes ``admin`` and ``probes`` are the applications for ``admin.port`` and ``server.probes_port``.
+"""
 Announce = Callable[[str], None]
-"""Called with the address, once, when connections are accepted."""
+"""Function that is called once with the address of the gateway when it accepts connections."""
 
 
 def announce_on_stdout(address: str) -> None:
-    """Print the line that people and programs wait for."""
+    """Print the line that announces the address and shows that the gateway is ready."""
     sys.stdout.write(f"ready: {address}\n")
     sys.stdout.flush()
 
 
 def announce_admin_on_stdout(address: str) -> None:
-    """Print where the admin routes are. The line before `ready:`."""
+    """Print the address of the admin routes, on the line before `ready:`."""
     sys.stdout.write(f"admin: {address}\n")
 
 
 def announcing(event: str) -> Announce:
-    """Return what writes an address to stdout as a line of JSON with this *event*."""
+    """Return a function that writes an address to stdout as a JSON line with the event name *event*."""
 
     def announce(address: str) -> None:
         sys.stdout.write(f"{event_line(event, address=address)}\n")
@@ -58,18 +61,20 @@ def serve(
     announce: Announce | None = None,
     announce_admin: Announce | None = None,
 ) -> None:
-    """Run the gateway until SIGINT or SIGTERM; a SIGINT after either does not wait for running requests.
+    """Run the gateway until SIGINT or SIGTERM.
 
-    After SIGTERM requests are still taken for ``server.stop_delay_s``, then those that run have
-    ``server.shutdown_grace_s`` to end.
+    A SIGINT that follows either signal does not wait for running requests.
 
-    *bound* is what `bind` gave, for a caller that has to know the port before; it is closed in every case.
-    *announce_admin* gets the address of the admin routes, just before *announce*, where they have a port. None: both
-    are written to stdout, as JSON if `logging.format` says so.
+    After SIGTERM the gateway accepts requests for another ``server.stop_delay_s``. Running requests then have
+    ``server.shutdown_grace_s`` to finish.
+
+    *bound* is a socket that `bind` returned, for a caller that must know the port in advance. The socket is always
+    closed. If the admin routes have a separate port, *announce_admin* gets its address just before *announce* is
+    called. By default both write to stdout, as JSON if `logging.format` is json.
 
     Raises:
-        ServerError: it cannot start.
-        SettingsError: the settings turned out to be wrong while it started.
+        ServerError: if the gateway cannot start.
+        SettingsError: if the settings turn out to be invalid during the start.
     """
     log_to_stderr(settings.logging.level, settings.logging.format)
     is_json = settings.logging.format == "json"
@@ -111,7 +116,7 @@ def serve(
 
 
 def _within_descriptors(server: ServerSettings) -> ServerSettings:
-    """*server* with no more client connections than this process can have, and room for them."""
+    """Return *server* with max_connections lowered to the open file limit. Preallocate the file descriptor table."""
     limit, wanted = raise_limit(), server.max_connections
     fits = clients_within(limit, wanted)
     preallocate(table_size(fits, limit))
@@ -130,7 +135,7 @@ def _within_descriptors(server: ServerSettings) -> ServerSettings:
 
 
 def _admin_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
-    """Bound, and listening, before anything starts; None: the admin routes have no port of their own."""
+    """Open the socket of the admin port before anything else starts. Yields None without a separate admin port."""
     port = settings.admin.port
     return contextlib.nullcontext() if port is None else listening(_admin_host(settings), port)
 
@@ -143,7 +148,7 @@ def _admin_of(app: App) -> App:
 
 
 def _probes_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
-    """The same for probes and metrics."""
+    """Open the socket of the probes port before anything else starts. Yields None without a separate probes port."""
     port = settings.server.probes_port
     return contextlib.nullcontext() if port is None else listening(settings.server.host, port)
 

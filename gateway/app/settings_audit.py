@@ -1,8 +1,9 @@
-"""Changes of the configuration in the audit log, with the values that changed: changes by file are visible as well.
+"""Writes configuration changes to the audit log, with old and new values, so that file changes are visible in it.
 
-A change under a running gateway is logged when it is in force, also one of a file that lists workers. At a start, the
-settings are compared with those that the log has last; the first start writes all of them. A secret is never shown: a
-fingerprint of it, made under the pepper, shows when it was replaced. Gateways that share a store log a change once.
+A change under a running gateway is logged when it takes effect. This includes changes of worker files. At the start,
+the settings are compared with those last logged; the first start logs all settings. Secrets appear only as
+fingerprints, which depend on the pepper and show when a secret was replaced. Gateways that share a store log a change
+only once.
 """
 
 import asyncio
@@ -34,29 +35,32 @@ Json = dict[str, Any]
 SECRET, OTHER_SECRET = "(secret ", "(another secret "  # with a fingerprint and a bracket, what stands in their place
 FINGERPRINT_DIGITS = 16
 MAX_PLACES = 1000
-"""Settings that are compared one by one, those of listed workers too; of more a digest of all others."""
+"""Maximum number of settings to compare individually, including those of listed workers. A digest covers all others."""
 MORE = "(more)"
-"""The place of that digest."""
+"""Name under which the digest of the remaining settings is logged."""
 MAX_TEXT = 300
-"""Characters of a value that are shown."""
+"""Maximum number of characters of a logged value."""
 MAX_PAGES = 20
 PAGE = 500
-"""Entries of the log in which the settings before this start are searched."""
+"""Entries per page when reading the audit log for the previously logged settings."""
 AGAIN_S = 5.0
 """Seconds between two attempts while the store is unavailable."""
 LOOKS = 20
 LOOK_S = 0.1
-"""Seconds between two looks for the entry of another gateway; after them, this one logs the change."""
+"""Seconds between two checks for the entry of another gateway. After `LOOKS` checks, this gateway logs the change."""
 
 _credentials = re.compile(r"(?<=://)[^@/?]*(?=@)|(?<=password=)[^&]*")
 _former_secret = re.compile(r"^\(another secret ")
 
 
 class SettingsAudit:
-    """Writes to *store*; *claims* say who does so of several gateways. *origin* is the name of the file.
+    """Writes settings changes to the audit log in *store*.
 
-    *declared* are teams and keys with their digests, *digester* is that of the pepper, or raises StoreUnavailable.
-    *wall_clock* gives seconds since 1970.
+    With *claims*, only one of several gateways logs a change.
+
+    *origin* is the name of the settings file. *declared* returns the declared teams and keys with their digests.
+    *digester* returns a digester with the store's pepper, or raises StoreUnavailable. *wall_clock* returns seconds
+    since 1970.
     """
 
     def __init__(
@@ -78,9 +82,11 @@ class SettingsAudit:
         self._wall_clock = wall_clock
 
     async def started(self, now: Callable[[], InForce]) -> None:
-        """Log what is new since the last gateway with this store; waits for a store that is away.
+        """Log how the settings differ from those that a gateway with this store last logged.
 
-        *now* is what is in force at the moment: it may have changed meanwhile, and that been logged.
+        Waits for an unavailable store.
+
+        *now* returns the settings in effect, because they may change and be logged during the wait.
         """
         while True:
             try:
@@ -91,10 +97,10 @@ class SettingsAudit:
                 return
 
     async def changed(self, before: InForce, after: InForce, file: str | None = None) -> None:
-        """Log that *after* is in force instead of *before*, by a change of *file*; None: of the configuration.
+        """Log the change from *before* to *after*, caused by the worker file *file*, or by the settings if it is None.
 
         Raises:
-            StoreUnavailable: not all of it may be logged.
+            StoreUnavailable: if the store is unavailable. Some entries may be missing.
         """
         digester = await self._digester()
         old, new = _differences(_state_of(before, digester), _state_of(after, digester))
@@ -102,9 +108,9 @@ class SettingsAudit:
         await self._log_once(lambda logged: [] if _has(logged, old, new) else [*teams, *self._update(old, new, file)])
 
     async def _log_once(self, entries_of: Callable[[Json | None], list[AuditEntry]]) -> None:
-        """Log what *entries_of* makes of the settings as the log has them last, unless another gateway does so.
+        """Log the entries that *entries_of* derives from the last logged settings, unless another gateway logs them.
 
-        One that was to, and does not, is waited for a moment: an entry too many is better than none.
+        If the other gateway does not log them in time, this gateway does. A duplicate entry is better than none.
         """
         entries: list[AuditEntry] = []
         for _ in range(LOOKS):
@@ -125,9 +131,9 @@ class SettingsAudit:
         return list(self._update(*_differences(logged, now)))
 
     async def _last(self) -> tuple[str, Json | None]:
-        """Return what identifies the last entry of settings, and the settings as the log has them last.
+        """Return an identifier of the last settings entry, and the last logged settings.
 
-        Empty and None: it has none.
+        If the audit log has none, the identifier is empty and the settings are None.
         """
         changes: list[AuditEntry] = []
         newest, cursor = "", None
@@ -150,7 +156,7 @@ class SettingsAudit:
             yield self._entry("update", "settings", "configuration", before=before, after=after, file=file)
 
     def _of_teams(self, before: InForce, after: InForce) -> Iterator[AuditEntry]:
-        """Return the changes of declared teams and keys, as the admin API would log them."""
+        """Yield the changes of declared teams and keys, in the form in which the admin API logs them."""
         former, present = self._declared(before), self._declared(after)
         for name in sorted(former.teams.keys() | present.teams.keys()):
             yield from self._of("team", name, name, former.teams.get(name), present.teams.get(name))
@@ -201,9 +207,9 @@ def _state(entity: Team | Key | None) -> Json | None:
 
 
 def _state_of(in_force: InForce, digester: Digester) -> Json:
-    """Return every setting that has not its default, by its place and as it may be shown, and listed workers likewise.
+    """Return all settings that differ from their defaults, by path, with secrets masked. Includes listed workers.
 
-    Entries of lists are named, not numbered.
+    List entries are identified by name instead of number.
     """
     flat = dict(_walk("", in_force.settings.model_dump(exclude_defaults=True)))
     for model, workers in sorted(in_force.listed.items()):
@@ -213,7 +219,7 @@ def _state_of(in_force: InForce, digester: Digester) -> Json:
 
 
 def _given(value: Any) -> Any:
-    """Return the fields of *value*, a dataclass or a tuple of them, that do not have their defaults."""
+    """Return the fields of *value*, a dataclass or a tuple of dataclasses, that differ from their defaults."""
     if isinstance(value, tuple):
         return tuple(map(_given, value))
     if not is_dataclass(value):
@@ -245,7 +251,7 @@ def _name_of(entry: Any, number: int) -> str:
 
 
 def _differences(before: Json, after: Json) -> tuple[Json, Json]:
-    """Return what of *before* is gone or another in *after*, and the reverse."""
+    """Return the entries that *after* changes or removes, with old values, and the entries it adds or changes."""
     places = [place for place in (*before, *after) if before.get(place, _NONE) != after.get(place, _NONE)]
     old = {place: before[place] for place in places if place in before}
     new = {place: after[place] for place in places if place in after}
@@ -253,7 +259,7 @@ def _differences(before: Json, after: Json) -> tuple[Json, Json]:
 
 
 def _has(logged: Json | None, old: Json, new: Json) -> bool:
-    """Whether the *logged* settings already have *new* in place of *old*."""
+    """Return whether the *logged* settings already contain *new* in place of *old*."""
     if logged is None:
         return False
     is_there = all(logged.get(place, _NONE) == _plain(value) for place, value in new.items())
@@ -274,9 +280,11 @@ def _masked(place: str, value: Any, digester: Digester) -> Any:
 
 
 def _secret(place: str, secret: str, digester: Digester) -> str:
-    """Return what stands for *secret*: the same for the same one at the same *place*, and of no use without the pepper.
+    """Return a fingerprint of the setting *secret* at the path *place*.
 
-    It is no part of the digest by which a key is known.
+    It reveals nothing to a reader without the pepper.
+
+    The fingerprint shares no part with the digest by which a key is looked up.
     """
     text = f"warmgate: fingerprint of a setting\n{place}\n{secret}"
     return f"{SECRET}{digester.digest(text)[:FINGERPRINT_DIGITS]})"
@@ -303,7 +311,7 @@ def _bounded(values: Json) -> Json:
 
 
 def _replayed(state: Json, changes: Iterable[AuditEntry]) -> Json:
-    """Return *state* as *changes*, the oldest first, have made it."""
+    """Return *state* after applying *changes*, oldest first."""
     state = dict(state)
     for change in changes:
         for place in change.before or {}:

@@ -1,4 +1,4 @@
-"""SIGHUP as a request to read the configuration again."""
+"""Configuration reload on SIGHUP."""
 
 import asyncio
 import contextlib
@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterator
 _log = logging.getLogger(__name__)
 
 _SIGHUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
-"""SIGHUP; None on platforms without it."""
+"""The signal SIGHUP, or None on platforms without it."""
 
 
 @contextlib.contextmanager
 def on_sighup(call: Callable[[], None]) -> Iterator[None]:
-    """Inside the block, run *call* on the running loop for each SIGHUP. Outside, SIGHUP ends the process.
+    """Run *call* on the event loop for each SIGHUP inside the block. Outside the block, SIGHUP ends the process.
 
     On platforms without this signal, and outside the main thread, *call* is never run.
     """

@@ -1,7 +1,7 @@
-"""Schema of the SQLite file, version by version.
+"""Schema migrations of the SQLite file, in order of version.
 
-A change of a table is one more function at the end of `MIGRATIONS`, in SQL that is written out: what stands here before
-is history. A new table that other versions pass over needs none.
+To change a table, append a function with literal SQL to `MIGRATIONS` and leave existing functions unchanged. A new
+table that other versions ignore needs no migration.
 """
 
 import sqlite3
@@ -14,7 +14,7 @@ from gateway.tenancy.teams import sqlite_teams
 
 
 def _first(connection: sqlite3.Connection) -> None:
-    """Create the missing tables of 0.x and the table for the store's identity."""
+    """Create the tables of releases 0.x if they are missing, and the table for the store identity."""
     for create in (sqlite_teams.create, sqlite_usage.create, sqlite_claims.create, marks.create):
         create(connection)
 

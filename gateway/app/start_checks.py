@@ -1,4 +1,7 @@
-"""Checks of each worker when its KV events begin. They log what disagrees, which would be a silent 0 otherwise."""
+"""Checks each worker when its KV event stream starts, and logs disagreements between engine and gateway.
+
+Without these checks, a wrong configuration would only show as a cache hit rate of zero.
+"""
 
 import asyncio
 import logging
@@ -32,7 +35,10 @@ WORDS: dict[Verdict, str] = {
 
 
 class Streams(Protocol):
-    """KV event streams by worker; see `gateway.workers.event_subscriptions.EventSubscriptions`."""
+    """KV event streams of workers.
+
+    `gateway.workers.event_subscriptions.EventSubscriptions` implements this interface.
+    """
 
     def subjects(self) -> Mapping[WorkerId, SubscriptionTarget]: ...
 
@@ -42,13 +48,16 @@ class Streams(Protocol):
 
 
 class Check(Protocol):
-    """See `gateway.models.cache_check.CacheCheck`."""
+    """Cache check of one worker. `gateway.models.cache_check.CacheCheck` implements this interface."""
 
     async def verdict(self, examinee: Examinee) -> Verdict: ...
 
 
 class StartChecks:
-    """*models* are read again each time. A result stays until the worker is followed again."""
+    """Checks all workers of *models*, which may change at any time.
+
+    A result applies until the worker's stream restarts.
+    """
 
     def __init__(self, models: Iterable[Model], streams: Streams, check: Check, tokenizers: Tokenizers) -> None:
         self._models = models
@@ -58,7 +67,7 @@ class StartChecks:
         self._found: dict[tuple[str, SubscriptionTarget], Verdict] = {}
 
     async def run(self) -> None:
-        """Check each worker that has not been checked, until cancelled."""
+        """Check every unchecked worker, repeatedly, until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             await self.check()
@@ -79,7 +88,7 @@ class StartChecks:
                 await self._examine(model, prompts, subject)
 
     def verdict(self, model: str, worker: WorkerId) -> Verdict | None:
-        """Return the result of the check; None until the worker has been tested."""
+        """Return the result of the worker check, or None if the worker has not been checked yet."""
         return next(
             (v for (name, subject), v in self._found.items() if (name, subject.worker) == (model, worker)), None
         )
@@ -106,7 +115,7 @@ class StartChecks:
             _log.warning("worker %s of model %s %s", subject.worker, model.name, WORDS[verdict])
 
     async def _compare_tokens(self, model: Model, prompts: ExactPrompts, subject: SubscriptionTarget) -> None:
-        """Stop tokenizing locally what the engine tokenizes differently."""
+        """Disable local tokenization for prompts with features that the engine tokenizes differently."""
         tokenizer = prompts.local.tokenizer if prompts.local is not None else None
         if tokenizer is None:
             return
@@ -124,7 +133,7 @@ class StartChecks:
 
 
 def _cannot_be_tried(model: Model) -> set[WorkerId]:
-    """SGLang's workers that do a half refuse a whole completion."""
+    """Return the workers that cannot be checked: prefill and decode workers of SGLang reject complete requests."""
     if model.prefill_decode is None or model.prefill_decode.flow != "sglang":
         return set()
     return {worker.id for worker in model.fleet if worker.role != "both"}

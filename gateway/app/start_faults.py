@@ -1,6 +1,8 @@
-"""Faults of settings that no single value shows: what `check` refuses, and `serve` at its start and at a reload.
+"""Configuration errors that involve more than one value.
 
-Only what can be known without asking anybody else: files, packages, and ports and secrets against each other.
+`check` reports them, and so does `serve` at the start and on a reload.
+
+The checks use only local information: files, installed packages, and conflicts between ports or secrets.
 """
 
 import importlib
@@ -24,10 +26,10 @@ MEMORY = f"{SQLITE}:memory:"
 
 
 def refuse_faulty(settings: Settings) -> None:
-    """Check *settings*.
+    """Check *settings* for errors that involve more than one value.
 
     Raises:
-        SettingsError: a sentence for every fault that was found.
+        SettingsError: with a sentence for every error found.
     """
     found = [
         *_equal_secrets(settings),

@@ -1,4 +1,4 @@
-"""Values by which the store of a gateway is reached and used."""
+"""Options for access to the store of a gateway."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,25 +7,25 @@ from gateway.tenancy.quota.share import Policy
 
 
 class StoreAddressError(Exception):
-    """The address of the store cannot be used; the text is a sentence."""
+    """The address of the store is invalid. The text is a full sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreRules:
-    """A store in a file, in memory, or in Redis."""
+    """Options for a store in a file, in memory or in Redis."""
 
     file: Path | None
-    """None: the store is in Redis. The path ``:memory:`` is memory."""
+    """Path of the SQLite file, ``:memory:`` for a store in memory, or None for a store in Redis."""
     url: str = field(default="", repr=False)
-    """Address of Redis."""
+    """URL of Redis, or an empty string for other stores."""
     pepper: bytes | None = field(default=None, repr=False)
-    """None: the store keeps its own."""
+    """Configured pepper, or None to use the pepper saved in the store."""
     embedded_lease_s: float = 2100.0
-    """Longest time of a reservation in a file."""
+    """Maximum duration of a reservation in a SQLite store, in seconds."""
     lease_s: float = 30.0
-    """Silence that makes a gateway which shares the store count as dead."""
+    """Seconds without a heartbeat after which another gateway of the same store is considered dead."""
     timeout_s: float = 0.5
     replicas: int = 1
     response_days: int = 30
     policy: Policy = field(default_factory=Policy)
-    """Limits that hold while Redis is unavailable."""
+    """Limits that apply while Redis is unavailable."""

@@ -1,4 +1,4 @@
-"""Teams, quotas and usage behind one address: a file for one gateway, Redis for many."""
+"""Storage of teams, quotas and usage at one address: a file for a single gateway, or Redis for several gateways."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _DAY_S = 86400
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """The seams of one store. Nothing is asked of it before `open`."""
+    """Interfaces to the data of one store. Do not use the store before calling `open`."""
 
     teams: TeamStore
     usage: UsageStore
@@ -42,26 +42,35 @@ class Stores:
     quota: QuotaStore
     owners: OwnerStore
     doubt: Callable[[StoreUnfit], None]
-    """Call it when the store is found to be unfit: limits are not counted in one that lost its data."""
-    open: Callable[[], Awaitable[None]]
-    """Makes what has to be there, and goes on from what is. Raises StoreUnavailable where that cannot be done later."""
-    identify: Callable[[], Awaitable[bytes]]
-    """Returns the pepper, once the store is known to be the one that is meant; an embedded one that is new is made.
+    """Function to call when the store turns out to be unfit.
 
-    Raises StoreUnfit where it is not, and StoreUnavailable where it cannot be asked.
+    Limits are no longer counted in a store that lost its data.
+    """
+    open: Callable[[], Awaitable[None]]
+    """Prepares the store and restores its state.
+
+    Raises StoreUnavailable if this cannot be done later.
+    """
+    identify: Callable[[], Awaitable[bytes]]
+    """Verifies the identity of the store and returns its pepper. A new store in a file is initialized.
+
+    Raises StoreUnfit if it is the wrong store, and StoreUnavailable if the store cannot be reached.
     """
     initialize: Callable[[], Awaitable[bytes]]
-    """The same, but a store in Redis that has no identity gets one: `warmgate store init`."""
+    """Verifies the store and returns its pepper.
+
+    Unlike `identify`, it also initializes a Redis store without identity.
+    """
     loops: Callable[[], Sequence[Coroutine[Any, Any, None]]]
-    """Run them from `open` on, until cancelled."""
+    """Returns the background loops of the store. Run them after `open`, until cancelled."""
     aclose: Callable[[], Awaitable[None]]
 
 
 def stores_of(rules: StoreRules, *, wall_clock: Callable[[], float]) -> Stores:
-    """Return the seams of the store that *rules* name. *wall_clock* gives seconds since 1970.
+    """Return the interfaces to the store that *rules* describe. *wall_clock* returns seconds since 1970.
 
     Raises:
-        StoreAddressError: the address has an unknown option, or names a folder that does not exist.
+        StoreAddressError: if the address has an unknown option, or names a folder that does not exist.
     """
     if rules.file is not None:
         return _embedded(rules.file, rules, wall_clock)
@@ -70,7 +79,7 @@ def stores_of(rules: StoreRules, *, wall_clock: Callable[[], float]) -> Stores:
 
 @dataclass(frozen=True, slots=True)
 class Initialized:
-    """Outcome of `initialize`."""
+    """Result of initializing a store."""
 
     identity: Identity
     is_new: bool
@@ -78,12 +87,12 @@ class Initialized:
 
 
 async def initialize(rules: StoreRules, *, wall_clock: Callable[[], float]) -> Initialized:
-    """Prepare the store of *rules* for gateways. A prepared store is unchanged.
+    """Initialize the store that *rules* describe for use by gateways. An initialized store stays unchanged.
 
     Raises:
-        StoreAddressError: the address of the store is wrong.
-        StoreUnfit: it is initialized with another pepper, or is of a later version.
-        StoreUnavailable: it cannot be reached.
+        StoreAddressError: if the address of the store is invalid.
+        StoreUnfit: if the store was initialized with a different pepper or by a later version.
+        StoreUnavailable: if the store cannot be reached.
     """
     stores = stores_of(rules, wall_clock=wall_clock)
     is_new = False
@@ -135,7 +144,10 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
 
 
 def _goes_on(fault: StoreUnfit) -> None:
-    """A file that was taken away stays open: limits go on from what they were, in memory."""
+    """Ignore that the SQLite file was removed.
+
+    The open file is still usable, so limits continue from their last state.
+    """
 
 
 def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
@@ -154,7 +166,7 @@ def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
     )
 
     async def opened() -> None:
-        """Open the store, which may be unavailable."""
+        """Do nothing, because Redis may be unavailable at the start."""
 
     return Stores(
         teams=teams,

@@ -1,4 +1,4 @@
-"""Teams, keys, quotas and the ledger of one gateway, put together."""
+"""Assembles teams, keys, quotas and the ledger of one gateway."""
 
 import logging
 import secrets
@@ -32,7 +32,7 @@ from gateway.tenancy.teams.secret import Digester
 _log = logging.getLogger(__name__)
 
 SUM_DAYS = 5 * 366
-"""Days for which sums are kept, at least: they are small, and years are compared."""
+"""Minimum number of days for which usage sums are kept. Sums are small and allow comparison of years."""
 
 
 _OPEN = {
@@ -42,18 +42,21 @@ _OPEN = {
 
 
 Declaring = Callable[[Digester], Declared]
-"""Returns the teams and keys of the settings, with digests. Raises SettingsError where two keys have one secret."""
+"""Function that returns the teams and keys of the settings, with digests.
+
+Raises SettingsError if two keys have the same secret.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class TenancyRules:
-    """Rules for teams, keys, quotas and the ledger."""
+    """Options for teams, keys, quotas and the ledger."""
 
     store: StoreRules
     has_store: bool
-    """Whether a store is set; if not, everything is in memory."""
+    """Whether a store is configured. Without a store all data is in memory."""
     is_open: bool
-    """Neither teams nor a store are set: this machine may send requests, as long as no team is made."""
+    """Whether no key is required, because neither teams nor a store are configured. Ends when a team is created."""
     open_mode: Literal["loopback", "network"]
     zone: ZoneInfo
     burst: float
@@ -68,15 +71,15 @@ class TenancyRules:
     user_header: str
     hit_headers: Literal["own", "shared", "off"]
     warnings: tuple[str, ...] = ()
-    """Sentences about limits that have no effect."""
+    """Warnings about limits that have no effect, as sentences."""
 
 
 class Tenancy:
-    """Holds the file of its store from its making on; `begin` is to be awaited before requests are served.
+    """Teams, keys, quotas and the ledger of one gateway. Await `begin` before serving requests.
 
     Raises:
-        SettingsError: two declared keys have the same secret.
-        StoreAddressError: the address of the store cannot be used, or its file belongs to another gateway.
+        SettingsError: if two declared keys have the same secret.
+        StoreAddressError: if the address of the store is invalid, or another gateway uses the file.
     """
 
     def __init__(self, rules: TenancyRules, declaring: Declaring, *, wall_clock: Callable[[], float]) -> None:
@@ -86,7 +89,7 @@ class Tenancy:
         self._pepper = secrets.token_bytes(32)  # until the true one is known
         self._is_peppered = False
         self.is_open = rules.is_open
-        """Neither teams nor a store are set: this machine may send requests, as long as no team is made."""
+        """Whether no key is required, because neither teams nor a store are configured. Ends when a team is created."""
         self.stores = stores_of(rules.store, wall_clock=wall_clock)
         self._lock = _lock_of(rules.store)
         self.directory = Directory(is_followed=rules.has_store)
@@ -127,7 +130,7 @@ class Tenancy:
         )
 
     def _begin_counting(self, wall_clock: Callable[[], float]) -> None:
-        """Make the counters of requests, tokens and money against limits."""
+        """Create the counters that compare requests, tokens and costs with limits."""
         rules, quotas = self._rules, self.stores.quota
         calendar = Calendar(rules.zone)
         self.plans = Plans(
@@ -151,13 +154,13 @@ class Tenancy:
         self._overspending = Overspending(quotas, tolerance=rules.budget_tolerance, clock=wall_clock)
 
     async def begin(self) -> None:
-        """Open the store and read it.
+        """Open the store and load teams and keys.
 
-        One in Redis may be away, or not be initialized: then only declared keys count until it is there.
+        Redis may be unavailable or not initialized. Until it is ready, only keys declared in the settings are valid.
 
         Raises:
-            StoreUnavailable: the file of an embedded store cannot be used, is of a later version or has another pepper.
-            SettingsError: two declared keys have the same secret.
+            StoreUnavailable: if the SQLite file is unusable, was written by a later version, or has a different pepper.
+            SettingsError: if two declared keys have the same secret.
         """
         self._say_what_is_kept()
         self.declare(self.declared(self._declaring))
@@ -166,7 +169,7 @@ class Tenancy:
             await self._following.load()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return loops to run from `begin` on, until cancelled."""
+        """Return background loops to run after `begin`, until cancelled."""
         return [
             *self.stores.loops(),
             self._following.run(),
@@ -178,57 +181,63 @@ class Tenancy:
 
     @property
     def is_kept(self) -> bool:
-        """Whether there is a store that outlives this process."""
+        """Whether a store is configured, so that data survives a restart."""
         return self._rules.has_store
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the store is unavailable: known keys stay valid, and limits are enforced without it."""
+        """Whether the store is unavailable.
+
+        Known keys stay valid meanwhile, and limits are enforced without the store.
+        """
         return self.quota.is_degraded or self._following.is_unavailable
 
     @property
     def keys_are_stale(self) -> bool:
-        """Whether change notifications of keys and teams are unavailable."""
+        """Whether key and team changes cannot be received from the store at present."""
         return self._following.is_unavailable
 
     @property
     def store_state(self) -> StoreState:
-        """State of the store when it was asked last."""
+        """State of the store at the last access."""
         return self._following.state
 
     @property
     def is_store_awaited(self) -> bool:
-        """Whether the store was never read: the keys that it keeps would all be refused."""
+        """Whether the store has not been read yet, so that keys saved in it are not known."""
         return not self._following.has_been_heard
 
     def store_status(self) -> dict[str, Any]:
-        """State of the store for /readyz; empty where everything is in memory."""
+        """Return the store state for /readyz, or an empty dict if no store is configured."""
         if not self._rules.has_store:
             return {}
         status: dict[str, Any] = {"state": self._following.state, "heard": self._following.has_been_heard}
         return status | {"fault": fault} if (fault := self._following.fault) else status
 
     async def aclose(self) -> None:
-        """Close the store; await it when the loops have ended."""
+        """Close the store. Call this after the background loops have ended."""
         await self.stores.aclose()
         if self._lock is not None:
             self._lock.release()
 
     def declared(self, declaring: Declaring) -> Declared:
-        """Return the teams and keys of *declaring*, under the pepper that is known. Raises as *declaring*."""
+        """Return the teams and keys of *declaring*, with digests under the current pepper.
+
+        Raises the same errors as *declaring*.
+        """
         return declaring(Digester(self._pepper))
 
     def declare(self, declared: Declared, declaring: Declaring | None = None) -> None:
-        """Apply the teams and keys of *declared*; *declaring* is their source."""
+        """Apply the teams and keys in *declared*. Use *declaring* as their new source if it is given."""
         if declaring is not None:
             self._declaring = declaring
         self.directory.declare(declared)
 
     async def digester(self) -> Digester:
-        """Return the digester with the pepper of the store.
+        """Return a digester with the pepper of the store.
 
         Raises:
-            StoreUnavailable: it is not known yet.
+            StoreUnavailable: if the pepper is not known yet.
         """
         if not self._is_peppered:
             await self._find_pepper()
@@ -243,7 +252,7 @@ class Tenancy:
             _log.warning(sentence)
 
     async def _find_pepper(self) -> None:
-        """Find out the pepper of the store, under which declared keys are digested as well."""
+        """Read the pepper of the store, and compute the digests of declared keys with it."""
         self._pepper = await self.stores.identify()
         self._is_peppered = True
         self.access.use(Digester(self._pepper))
@@ -251,7 +260,10 @@ class Tenancy:
 
 
 def _lock_of(store: StoreRules) -> FileLock | None:
-    """The file of an embedded store is one gateway's: two would each grant the whole of every limit."""
+    """Lock the SQLite file for this gateway, or return None for other stores.
+
+    Two gateways with the same file would each grant the full amount of every limit.
+    """
     path = store.file
     if path is None or str(path) == str(MEMORY):
         return None

@@ -1,4 +1,4 @@
-"""Sources of exact tokens for the prompts of a model."""
+"""Builds the sources of exact prompt tokens for each model."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -21,29 +21,29 @@ from gateway.models.tokenizing.tokenizer_chain import TokenizerChain
 Addresses = Callable[[], Sequence[EngineAddress]]
 
 ENGINE_CHECK_S = 5.0
-"""Seconds that an engine may take for an answer that no request waits for."""
+"""Seconds that an engine may take to answer a check for which no request waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenizerSpec:
-    """Source of the exact tokens of a model's prompts."""
+    """Options for the source of exact prompt tokens."""
 
     source: Literal["auto", "local", "engine", "none"] = "auto"
     path: Path | None = None
-    """Folder with the files of a tokenizer."""
+    """Folder with the files of a local tokenizer, or None."""
     budget_s: float = 0.05
-    """Longest wait for tokens."""
+    """Maximum seconds that a request waits for its tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelTokens:
     token_source: TokenSource
     local: LoadedLater | None
-    """The part of it that makes tokens here; None: no part does."""
+    """Local tokenizer among the token sources, or None without a local tokenizer."""
 
 
 class Tokenizers:
-    """Makes them; *executor* runs what is long, and must be shut down before the event loop is closed."""
+    """Builds token sources. Long computations run in *executor*; shut it down before the event loop is closed."""
 
     def __init__(self, *, executor: Executor, client: httpx.AsyncClient, clock: Callable[[], float]) -> None:
         self._executor = executor
@@ -51,9 +51,11 @@ class Tokenizers:
         self._clock = clock
 
     def of(self, model: str, spec: TokenizerSpec, addresses: Addresses) -> ModelTokens:
-        """Token ids that a request brings are always taken as they are; whatever else there is comes after.
+        """Return the token sources of a model.
 
-        *addresses* gives the engines that may be asked.
+        Token IDs in a request are used first, then a local tokenizer, then the engine.
+
+        *addresses* returns the engines that may be queried.
         """
         local = self._local(model, spec)
         token_sources: list[TokenSource] = [GivenIds()]
@@ -64,7 +66,10 @@ class Tokenizers:
         return ModelTokens(TokenizerChain(token_sources), local)
 
     def engine(self, addresses: Addresses) -> TokenSource:
-        """Return a source that asks the engines of *addresses*, with a long limit, for comparisons only."""
+        """Return a source that requests tokens from the engines *addresses*, with a long timeout.
+
+        Use it only for checks.
+        """
         return TokenizerChain(self._asked(addresses, ENGINE_CHECK_S))
 
     def _local(self, model: str, spec: TokenizerSpec) -> LoadedLater | None:

@@ -1,4 +1,4 @@
-"""Values for models, routes and adapters, from settings."""
+"""Conversion of settings to the specifications of models, routes and adapters."""
 
 import random
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ from routing.variants import Variants
 
 
 def serving_plan(settings: Settings, models: Sequence[ModelWorkers], fallback_factory: FallbackFactory) -> ServingPlan:
-    """Return what *settings* serve with the workers of *models*."""
+    """Return the serving plan for *settings* with the workers of *models*."""
     workers = {model.name: model.workers for model in models}
     return ServingPlan(
         tuple(model_spec(model, workers[model.name], settings, fallback_factory) for model in settings.models),
@@ -47,7 +47,7 @@ def serving_plan(settings: Settings, models: Sequence[ModelWorkers], fallback_fa
 def model_spec(
     model: ModelSettings, workers: tuple[WorkerSpec, ...], settings: Settings, fallback_factory: FallbackFactory
 ) -> ModelSpec:
-    """Return *model* with all of its *workers*."""
+    """Return the specification of *model* with all of its *workers*."""
 
     def build_fallbacks(former: Fallbacks | None, token_times: TokenTimes) -> Fallbacks:
         return fallback_factory.make(model, settings, former=former, token_times=token_times)
@@ -88,7 +88,7 @@ def model_spec(
 
 
 def adapter_of(model: ModelSettings) -> Adapter | None:
-    """Return the LoRA adapter that *model* is; None: it is not an adapter."""
+    """Return the LoRA adapter that *model* stands for, or None for a base model."""
     name, adapter = model.adapter_name, model.adapter
     if adapter is None or name is None:
         return None
@@ -105,7 +105,7 @@ def tokenizer_spec(tokenizer: TokenizerSettings) -> TokenizerSpec:
 
 
 def fairness_of(settings: Settings) -> Fairness | None:
-    """Return how teams share workers; None where there are no teams."""
+    """Return the rules by which teams share workers, or None if there are no teams."""
     if not settings.teams and settings.store.url is None and not settings.admin.keys:
         return None
     queue = settings.queue
@@ -113,7 +113,7 @@ def fairness_of(settings: Settings) -> Fairness | None:
 
 
 def health_rules(settings: Settings) -> HealthRules:
-    """Return how workers are checked."""
+    """Return the rules for worker health checks."""
     health = settings.health
     return HealthRules(
         path=health.path,
@@ -126,7 +126,10 @@ def health_rules(settings: Settings) -> HealthRules:
 
 
 def routes_of(settings: Sequence[RouteSettings], rng: random.Random, former: RouteTable | None) -> RouteTable | None:
-    """Return the routes of *settings*; None without any. *rng* decides where dealing begins in this process."""
+    """Return the routing table of the configured routes, or None without routes.
+
+    *rng* sets the start of weighted choices.
+    """
     if not settings and former is None:
         return None
     return RouteTable([_route(each, rng.random()) for each in settings], former)

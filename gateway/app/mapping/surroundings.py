@@ -1,4 +1,4 @@
-"""Values for the server, the admin API and telemetry, from settings."""
+"""Conversion of settings to the options of the server, the admin API and telemetry."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ from gateway.telemetry.trace_export.tracing import Receiver, TraceRules
 
 
 def limits_of(server: ServerSettings) -> ConnectionLimits:
-    """Return what client connections are held to."""
+    """Return the limits for client connections."""
     return ConnectionLimits(
         max_connections=server.max_connections,
         max_header_bytes=server.max_header_bytes,
@@ -32,7 +32,7 @@ def limits_of(server: ServerSettings) -> ConnectionLimits:
 
 
 def serving_options(settings: Settings) -> ServingOptions:
-    """Return how the gateway is served."""
+    """Return the options with which the HTTP server runs."""
     server = settings.server
     return ServingOptions(
         limits_of(server),
@@ -70,7 +70,7 @@ def _configured(model: ModelSettings) -> ConfiguredModel:
 
 
 def trace_rules(tracing: TracingSettings) -> TraceRules:
-    """Return what holds for the traces of all destinations."""
+    """Return the trace options that are common to all destinations."""
     return TraceRules(
         ratio=tracing.ratio,
         service_name=tracing.service_name,
@@ -82,13 +82,13 @@ def trace_rules(tracing: TracingSettings) -> TraceRules:
 
 
 def receiver_of(destination: DestinationSettings) -> Receiver | None:
-    """Return where traces are sent; None: nowhere."""
+    """Return the receiver of traces, or None if no endpoint is configured."""
     if destination.endpoint is None:
         return None
     return Receiver(destination.endpoint, destination.sent_headers, destination.content, destination.langfuse)
 
 
 def team_receivers(settings: Settings) -> Mapping[str, Receiver]:
-    """Return where the traces of each team are sent, by its name."""
+    """Return the trace receiver of each team, by team name."""
     found = {team.name: receiver_of(team.tracing) for team in settings.teams if team.tracing is not None}
     return {name: receiver for name, receiver in found.items() if receiver is not None}

@@ -1,4 +1,4 @@
-"""Values for the room of tenancy, from settings."""
+"""Conversion of settings to the rules for teams, keys, quotas and the store."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,10 +19,10 @@ from gateway.tenancy.teams.team import Team
 
 
 def declared_in(teams: Iterable[TeamSettings], digester: Digester) -> Declared:
-    """Return the teams and keys of *teams*.
+    """Return the teams and keys that the settings *teams* declare.
 
     Raises:
-        SettingsError: two keys have the same secret.
+        SettingsError: if two keys have the same secret.
     """
     try:
         return digested(map(_declared, teams), digester)
@@ -31,14 +31,14 @@ def declared_in(teams: Iterable[TeamSettings], digester: Digester) -> Declared:
 
 
 def ineffective_limits_in(settings: Settings) -> Iterator[str]:
-    """Return a sentence for each limit of *settings* that their models never meet."""
+    """Yield a sentence for each configured limit that has no effect on any configured model."""
     models = {model.name for model in settings.models}
     free = sorted(model.name for model in settings.models if model.price == PriceSettings())
     return ineffective_limits(map(_declared, settings.teams), models, free)
 
 
 def store_rules(settings: Settings) -> StoreRules:
-    """Return how the store of *settings* is reached; memory where they name none."""
+    """Return how to access the configured store. Data is kept in memory if no store is configured."""
     store, url = settings.store, settings.store.url
     is_file = url is None or url.startswith(SQLITE)
     return StoreRules(
@@ -60,7 +60,7 @@ def store_rules(settings: Settings) -> StoreRules:
 
 
 def tenancy_rules(settings: Settings) -> TenancyRules:
-    """Return how teams, keys, quotas and the ledger of *settings* work."""
+    """Return the rules for teams, keys, quotas and the ledger."""
     quota, server = settings.quota, settings.server
     return TenancyRules(
         store=store_rules(settings),

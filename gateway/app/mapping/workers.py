@@ -1,4 +1,4 @@
-"""Values for the room of workers, from settings."""
+"""Conversion of settings to the specifications of workers and their discovery."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -29,7 +29,7 @@ from gateway.workers.worker_spec import DynamoSpec, EventsSpec, InstanceSpec, Mo
 
 
 def model_workers(models: Iterable[ModelSettings]) -> tuple[ModelWorkers, ...]:
-    """Return *models* with the workers that they list."""
+    """Return *models* with the workers that the settings list."""
     return tuple(
         ModelWorkers(
             model.name,
@@ -61,7 +61,7 @@ def worker_spec(worker: WorkerSettings) -> WorkerSpec:
 
 
 def sources_of(model: ModelSettings) -> tuple[WorkerSource, ...]:
-    """Return where more workers of *model* are found; where two sources find the same address, the first one counts."""
+    """Return the discovery sources of *model*. If two sources find the same address, the first source wins."""
     places: tuple[SourceSpec | None, ...] = (
         None if model.workers_file is None else FileSource(model.workers_file),
         None if model.service is None else _service(model.service),
@@ -72,20 +72,20 @@ def sources_of(model: ModelSettings) -> tuple[WorkerSource, ...]:
 
 
 def check_source(source: WorkerSource) -> None:
-    """Read the file of *source* if there is one already; nothing else can be known before it is asked.
+    """Check the worker file of *source* if the file exists. Other sources cannot be checked in advance.
 
     Raises:
-        WorkersError: a sentence for every fault of the file.
+        WorkersError: with a sentence for every error in the file.
     """
     if isinstance(source.where, FileSource) and (path := Path(source.where.path)).exists():
         read_workers(path, parsed_workers)
 
 
 def parsed_workers(content: bytes, path: Path) -> tuple[WorkerSpec, ...]:
-    """Return the workers in *content*, which was read from *path*.
+    """Parse *content*, the content of the worker file *path*, and return its workers.
 
     Raises:
-        WorkersError: a sentence for every fault that was found.
+        WorkersError: with a sentence for every error found.
     """
     try:
         return tuple(map(worker_spec, workers_in(content, path)))
@@ -94,7 +94,7 @@ def parsed_workers(content: bytes, path: Path) -> tuple[WorkerSpec, ...]:
 
 
 def access_of(kubernetes: KubernetesSettings) -> ApiAccess:
-    """Return how to reach the Kubernetes API."""
+    """Return the address and credentials of the Kubernetes API."""
     return ApiAccess(
         kubernetes.api_url or IN_CLUSTER,
         token_file=None if kubernetes.token_file is None else Path(kubernetes.token_file),
@@ -104,12 +104,12 @@ def access_of(kubernetes: KubernetesSettings) -> ApiAccess:
 
 
 def pace_of(kubernetes: KubernetesSettings) -> ReflectorIntervals:
-    """Return how often Kubernetes is listed and for how long it is watched."""
+    """Return the intervals for listing and watching Kubernetes objects."""
     return ReflectorIntervals(relist_s=kubernetes.relist_s, watch_s=kubernetes.watch_s)
 
 
 def sharing_of(settings: Settings) -> Sharing | None:
-    """Return what is shared with replicas; None where there is no Redis, or sharing is off."""
+    """Return the state shared with other replicas, or None without Redis or if sharing is disabled."""
     url, replicas = settings.store.url, settings.replicas
     if url is None or url.startswith(SQLITE) or not replicas.share:
         return None
