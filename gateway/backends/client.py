@@ -1,4 +1,4 @@
-"""Small requests to any worker, on separate connections, so that request connections stay free."""
+"""HTTP client for small requests to any worker. Its connections are separate from those used for client requests."""
 
 from typing import Self
 
@@ -7,14 +7,14 @@ from gateway.backends.upstream.reply import HttpReply
 from gateway.backends.worker import HttpWorker
 
 _SWEEP_S = 1.0
-"""Deadlines are the asker's own; this is how late an idle connection may be closed."""
+"""Seconds between checks for idle connections. Time limits of the requests themselves are set by the caller."""
 
 
 class WorkerClient:
-    """Client that sends calls to workers by address, and keeps connections to those that it calls often.
+    """Sends small requests to workers by URL, and keeps connections to workers that are called often.
 
-    These calls take the path of requests: through httpx a call held the event loop for 1 to 3 ms,
-    and 64 workers are asked some 45 a second.
+    It uses the gateway's own HTTP client. With httpx each request blocked the event loop for 1 to 3 ms, and a cluster
+    of 64 workers needs about 45 requests per second.
     """
 
     def __init__(self) -> None:
@@ -27,11 +27,11 @@ class WorkerClient:
         await self.aclose()
 
     async def send(self, url: str, call: Call) -> HttpReply:
-        """Send a call to the worker at *url*, see `Backend.send`.
+        """Send a request to the worker at *url* (see `Backend.send`).
 
         Raises:
-            UpstreamError: no status and headers came.
-            ValueError: *url* cannot be a worker's.
+            UpstreamError: if no status and headers arrive.
+            ValueError: if *url* is not a valid worker URL.
         """
         worker = self._workers.get(url)
         if worker is None:
@@ -40,10 +40,12 @@ class WorkerClient:
         return await worker.send(call)
 
     async def aclose(self) -> None:
-        """Cut all connections."""
+        """Close all connections."""
         for worker in self._workers.values():
             await worker.aclose()
 
     def _forget_unused(self) -> None:
-        """Workers come and go, and an address that is gone is never asked again. O(addresses), for a new one only."""
+        """Remove workers without open connections, because old addresses are never used again. O(addresses), for new
+        ones only.
+        """
         self._workers = {url: worker for url, worker in self._workers.items() if not worker.is_unused}

@@ -1,7 +1,7 @@
-"""Readings of an engine from its ``/metrics``, in the format of vLLM, SGLang or a Dynamo frontend.
+"""Parser of an inference engine's ``/metrics`` page, in the format of vLLM, SGLang or a Dynamo frontend.
 
-A page may be long: it comes in pieces, and only the few lines that matter are parsed. One rank of vLLM, 80 kB, costs
-1 ms; of 64 ranks, 5 MB in all, no piece of 64 kB holds the event loop longer than that.
+A page may be large. It is received in pieces, and only the few relevant lines are parsed. One vLLM rank (80 kB) takes 1
+ms. For 64 ranks (5 MB in total), no piece of 64 kB blocks the event loop longer than that.
 """
 
 import math
@@ -15,9 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 _LINES = 640
-"""Lines that are parsed: ten of each data-parallel rank, 64 ranks."""
+"""Maximum number of lines parsed per page: ten for each data-parallel rank, for 64 ranks."""
 _LINE_BYTES = 16 * 1024
-"""``vllm:cache_config_info`` has a label for every field of the configuration, 3 kB in all."""
+"""Maximum length of a line in bytes. ``vllm:cache_config_info`` has a label for every configuration field, 3 kB in
+total.
+"""
 
 _STARTED = "process_start_time_seconds"
 _COUNT = re.compile(r"[1-9][0-9]{0,11}")
@@ -25,7 +27,7 @@ _RANK = re.compile(r"[0-9]{1,4}")
 
 
 class EngineKind(StrEnum):
-    """Software that a worker runs."""
+    """Inference software that a worker runs."""
 
     VLLM = "vllm"
     SGLANG = "sglang"
@@ -64,46 +66,49 @@ _NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class EngineReading:
-    """State of an engine at one moment, all its data-parallel ranks together. None: not reported."""
+    """State of an engine at one moment, summed or averaged over its data-parallel ranks. Unreported values are None."""
 
     engine: EngineKind | None = None
     running: float | None = None
-    """Requests being computed."""
+    """Number of requests that the engine is processing."""
     waiting: float | None = None
-    """Requests in the engine's queue."""
+    """Number of requests in the engine's queue."""
     kv_usage: float | None = None
-    """Share of the KV cache in use, 0 to 1, on average over the ranks."""
+    """Fraction of the KV cache in use, from 0 to 1, averaged over the ranks."""
     is_asleep: bool | None = None
     cache_tokens: int | None = None
-    """Tokens that the KV cache has room for."""
+    """Capacity of the KV cache in tokens."""
     block_size: int | None = None
-    """Tokens per block."""
+    """Number of tokens per KV cache block."""
     started_at: float | None = None
-    """Seconds since 1970, by the engine's clock: another value means a restart, with an empty cache."""
+    """Start time of the engine's process in Unix seconds. A different value means a restart, with an empty cache."""
     generated: float | None = None
-    """Output tokens until now, counted as they are generated, whether sent or held back."""
+    """Number of output tokens generated so far, including tokens that have not been sent yet."""
     adapters: tuple[str, ...] = ()
-    """LoRA adapters that requests are being computed for, or wait for; it may have more."""
+    """LoRA adapters of running and waiting requests. The engine may have loaded others."""
     places: "Mapping[tuple[str | None, int], EngineReading]" = field(default_factory=dict)
-    """Readings of single ranks, where there are several: by Dynamo instance and data-parallel rank. The instance is
-    None with other engines, and for what a frontend reports of all its workers alike."""
+    """Readings of individual ranks if there are several, by Dynamo instance and data-parallel rank. The instance is
+    None for other engines, and for values that a frontend reports for all its workers.
+    """
 
     def of(self, instance: str | None, rank: int | None) -> "EngineReading":
-        """Return the reading of the rank at that place; without one, only the start time."""
+        """Return the reading of one rank, or a reading with only the start time if the rank reports none."""
         found = self.places.get((instance, rank or 0)) or self.places.get((None, rank or 0))
         return found or EngineReading(self.engine, started_at=self.started_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A reading, and how long it counts as current."""
+    """A reading of an engine, and how long it counts as current."""
 
     reading: EngineReading
     read_at: float
-    """Monotonic seconds, by the gateway's clock."""
+    """Time at which the reading arrived, in monotonic seconds of the gateway."""
     kept_s: float
     asked_at: float = -math.inf
-    """Time of the request, by the same clock: the reading is not older. Minus infinity: not known."""
+    """Time at which the reading was requested, in monotonic seconds, or minus infinity if unknown. The reading is not
+    older.
+    """
 
     def age_s(self, now: float) -> float:
         return max(0.0, now - self.read_at)
@@ -113,7 +118,7 @@ class Observation:
 
 
 class MetricsPage:
-    """Page received in pieces. No content makes it fail."""
+    """Incremental parser of a metrics page. Invalid content is ignored."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -130,7 +135,7 @@ class MetricsPage:
                 self._take(line)
 
     def reading(self) -> EngineReading | None:
-        """Return the reading of the page; None if it is not an engine's and has no start time either."""
+        """Return the reading of the page, or None if it has neither engine metrics nor a process start time."""
         self.feed(b"\n")
         samples = self._samples
         started = samples.all(_STARTED)
@@ -155,7 +160,7 @@ class MetricsPage:
 
 
 def _parsed(line: bytes) -> list[Sample]:
-    """Return the samples of one line; a broken line has none and spoils no other."""
+    """Return the samples in one line, or an empty list if the line is malformed."""
     try:
         families: list[Metric] = list(text_string_to_metric_families(line.decode(errors="replace")))
     except (ValueError, IndexError, OverflowError):
@@ -164,9 +169,9 @@ def _parsed(line: bytes) -> list[Sample]:
 
 
 class _Samples:
-    """Finite samples from zero up, by name.
+    """Finite, non-negative samples by metric name.
 
-    A rank that shows twice counts once: SGLang's tensor-parallel processes may each report the same cache.
+    A rank that appears twice counts once, because SGLang's tensor-parallel processes may each report the same cache.
     """
 
     def __init__(self) -> None:
@@ -180,7 +185,7 @@ class _Samples:
         return self._by_name.get(name, [])
 
     def by_rank(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """Return the largest value of each rank; ranks differ in *labels*."""
+        """Return the largest value for each rank, where ranks are identified by *labels*."""
         ranks: dict[tuple[str, ...], float] = {}
         for sample in self.all(name):
             rank = tuple(sample.labels.get(label, "") for label in labels)
@@ -188,7 +193,7 @@ class _Samples:
         return ranks
 
     def split(self, *labels: str) -> "dict[tuple[str, ...], _Samples]":
-        """Return the samples of each rank; none where no sample names its rank. O(samples)."""
+        """Return the samples of each rank, or an empty dictionary if no sample has a rank label. O(samples)."""
         ranks: dict[tuple[str, ...], _Samples] = {}
         for samples in self._by_name.values():
             for sample in samples:
@@ -202,7 +207,7 @@ class _Samples:
         return sum(ranks.values()) if ranks else None
 
     def share(self, names: Iterable[str], label: str) -> float | None:
-        """Return the mean over the ranks, under the first of *names* that is present."""
+        """Return the mean value over the ranks of the first metric in *names* that is present, at most 1."""
         for name in names:
             ranks = self.by_rank(name, label)
             if ranks:
@@ -213,7 +218,7 @@ class _Samples:
 def _with_ranks(
     read: Callable[[_Samples, float | None], EngineReading], samples: _Samples, started_at: float | None, label: str
 ) -> EngineReading:
-    """Return the reading of all ranks together, with that of each where there are several."""
+    """Return the reading of all ranks together, including one per rank if there are several."""
     ranks = {rank: own for (rank,), own in samples.split(label).items() if _RANK.fullmatch(rank)}
     whole = read(samples, started_at)
     if len(ranks) < 2:
@@ -224,7 +229,7 @@ def _with_ranks(
 
 
 def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
-    """The names of vllm/v1/metrics/loggers.py; the label ``engine`` is the rank."""
+    """Read vLLM's metrics, with the names of vllm/v1/metrics/loggers.py. The label ``engine`` is the rank."""
     blocks, tokens, block_size = 0, 0, None
     for sample in {s.labels.get("engine", ""): s for s in samples.all("vllm:cache_config_info")}.values():
         block_size = _positive(sample.labels.get("block_size")) or block_size
@@ -246,9 +251,10 @@ def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
 
 
 def _is_asleep(states: list[Sample]) -> bool | None:
-    """A rank that sleeps makes the whole worker one that cannot be relied on.
+    """Return True if any rank is asleep, because the worker is then unreliable, or None if sleep states are not
+    reported.
 
-    Of the states `awake`, `weights_offloaded` and `discard_all` one is 1; a paused engine has none.
+    One of the states `awake`, `weights_offloaded` and `discard_all` is 1. A paused engine reports 0 for all of them.
     """
     if not states:
         return None
@@ -256,7 +262,9 @@ def _is_asleep(states: list[Sample]) -> bool | None:
 
 
 def _of_sglang(samples: _Samples, started_at: float | None) -> EngineReading:
-    """The names of sglang/srt/observability/metrics_collector.py; other ranks than ``dp_rank`` share one cache."""
+    """Read SGLang's metrics, with the names of sglang/srt/observability/metrics_collector.py. Ranks with the same
+    ``dp_rank`` share a cache.
+    """
     tokens = samples.total("sglang:max_total_num_tokens", "dp_rank")
     pages = samples.by_rank("sglang:page_size", "dp_rank")
     return EngineReading(
@@ -273,16 +281,19 @@ def _of_sglang(samples: _Samples, started_at: float | None) -> EngineReading:
 
 
 def _decoded(samples: list[Sample]) -> float | None:
-    """Return the tokens counted with every step; ``sglang:generation_tokens_total`` waits for the end of requests.
+    """Return the number of tokens counted at every step. ``sglang:generation_tokens_total`` is updated only when
+    requests end.
 
-    Tensor-parallel ranks may each count the same tokens, and priorities apart: all that matters is that it grows.
+    Tensor-parallel ranks may count the same tokens several times. This does not matter, because only growth is used.
     """
     counts = [sample.value for sample in samples if sample.labels.get("mode") == "decode"]
     return sum(counts) if counts else None
 
 
 def _adapters(samples: list[Sample]) -> tuple[str, ...]:
-    """Return the names in the labels of the latest sample; its value is its time, and older ones stay on the page."""
+    """Return the adapter names in the labels of the latest sample. A sample's value is its time, and old samples remain
+    on the page.
+    """
     last = max(samples, key=lambda sample: sample.value, default=None)
     if last is None:
         return ()
@@ -291,9 +302,10 @@ def _adapters(samples: list[Sample]) -> tuple[str, ...]:
 
 
 def _of_dynamo(samples: _Samples, started_at: float | None) -> EngineReading:
-    """Return the reading of a frontend: the cache of one worker behind it, and the used blocks of each.
+    """Read the metrics of a Dynamo frontend: the cache size of its workers, and each worker's used blocks.
 
-    Its own router reports them: with another, or for several models at once, the cache stays unknown.
+    The frontend's own router reports these values. With another router, or with several models, the cache size is
+    unknown.
     """
     queued = samples.total("dynamo_frontend_queued_requests", "model")
     inside = samples.total("dynamo_frontend_inflight_requests", "model")
@@ -328,5 +340,5 @@ def _of_dynamo(samples: _Samples, started_at: float | None) -> EngineReading:
 
 
 def _positive(label: str | None) -> int | None:
-    """Return the label as a number; engines write None into it before they know."""
+    """Return the label as a positive integer, or None if the engine has not set it yet."""
     return int(label) if label is not None and _COUNT.fullmatch(label) else None

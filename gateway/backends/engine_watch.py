@@ -1,4 +1,4 @@
-"""Readings of a worker's engine, wherever it offers them: no setting names the engine."""
+"""Reader of a worker's engine metrics that detects which engine it is and which pages it offers."""
 
 from dataclasses import replace
 
@@ -7,15 +7,15 @@ from gateway.backends.probe import WorkerProbe
 from gateway.backends.sglang_loads import CacheRoom, parse_loads, parse_server_info
 
 METRICS_BYTES = 8 * 2**20
-"""64 ranks of vLLM fill 5 MB; it passes through in pieces."""
+"""Maximum size of a metrics page in bytes. 64 ranks of vLLM produce 5 MB, which is parsed in pieces."""
 JSON_BYTES = 2**20
 
 
 class EngineWatch:
-    """Readings of one worker.
+    """Reads the state of one worker's engine.
 
-    ``/metrics`` is read first: every engine has it, SGLang if it was started so. If that has no reading, SGLang's
-    ``/v1/loads`` is read, and from then on alone, as long as it answers.
+    ``/metrics`` is read first. Every engine has it, although SGLang only if it is enabled at startup. If it contains no
+    engine metrics, SGLang's ``/v1/loads`` is read instead, and from then on exclusively as long as it succeeds.
     """
 
     def __init__(self, probe: WorkerProbe) -> None:
@@ -24,14 +24,14 @@ class EngineWatch:
         self._room: CacheRoom | None = None
 
     def forget(self) -> None:
-        """Forget which pages it has: another engine may run there next."""
+        """Discard what is known about the engine's pages, because another engine may run at this address next."""
         self._reads_loads = False
         self._room = None
 
     async def read(self) -> EngineReading | None:
-        """Return the reading; None if no page with one came in time.
+        """Return a reading, or None if no page with engine metrics arrived in time.
 
-        It takes at most three requests, each as long as the probe's timeout.
+        This takes at most three requests, each limited by the probe's timeout.
         """
         reading = None if self._reads_loads else await self._read_metrics()
         if reading is None:
@@ -50,7 +50,7 @@ class EngineWatch:
         return None if body is None else parse_loads(body)
 
     async def _with_room(self, reading: EngineReading) -> EngineReading:
-        """Return *reading* with the size of the cache from ``/server_info``, which is long and read once."""
+        """Return *reading* with SGLang's cache size from ``/server_info``, a long response that is read only once."""
         if reading.cache_tokens is not None and reading.block_size is not None:
             return reading
         if self._room is None:

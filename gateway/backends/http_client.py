@@ -1,4 +1,4 @@
-"""The HTTP client for everything but workers: httpx's, made safe to cancel."""
+"""HTTP client for all servers except workers. It is httpx's client with a fix for cancellation."""
 
 import asyncio
 from typing import Any
@@ -11,15 +11,18 @@ _OPENED = (".connect_tcp.complete", ".start_tls.complete")
 
 
 class HttpClient(httpx.AsyncClient):
-    """Client of httpx in which a cancelled request leaves no connection behind.
+    """An httpx client in which a canceled request does not leak its connection.
 
-    In httpcore 1.0.9 a request that is cancelled after its connection is open and before it holds that connection
-    leaves it in the pool for good, with its socket: neither idle nor closed, and not usable. There the cancelling
-    waits, a few turns of the loop and no I/O, until the request holds what it opened. Costs a task per request.
+    httpcore 1.0.9 has a defect. If a request is canceled after its connection opens but before the request takes
+    ownership of it, the connection stays in the pool forever and cannot be used. This client delays the cancellation
+    until the request owns the connection, which takes a few event loop iterations and no I/O. The cost is one task per
+    request.
     """
 
     def __init__(self, **options: Any) -> None:
-        """Take the options of httpx. Without ``verify``, certificates need no key identifiers, see `tls`."""
+        """Create a client with httpx's options. By default, certificates without key identifiers are accepted (see
+        `tls`).
+        """
         if "verify" not in options:
             options["verify"] = accepting_missing_identifiers(httpx.create_ssl_context())
         super().__init__(**options)
@@ -39,9 +42,10 @@ class HttpClient(httpx.AsyncClient):
 
 
 class _Handover:
-    """The moment between opening a connection and its use by the request, as httpcore's ``trace`` extension reports it.
+    """Tracks the interval between opening a connection and its use by the request, through httpcore's ``trace``
+    extension.
 
-    https://www.encode.io/httpcore/extensions/ names the events.
+    The event names are listed at https://www.encode.io/httpcore/extensions/.
     """
 
     def __init__(self) -> None:
@@ -55,7 +59,7 @@ class _Handover:
             self._cancelled = None  # once: what httpcore tidies up then is not to be cancelled as well
 
     def cancel(self, sending: "asyncio.Future[httpx.Response]") -> None:
-        """Cancel *sending* now, or when it holds the connection that it has just opened."""
+        """Cancel *sending* now, or once the request owns the connection that it has just opened."""
         if self._is_on:
             self._cancelled = sending
         else:

@@ -1,4 +1,4 @@
-"""Somebody else's endpoint that speaks OpenAI's API: a fallback that is a worker in all but name."""
+"""Fallback backend for an external endpoint that implements OpenAI's API."""
 
 import ssl
 import time
@@ -13,17 +13,20 @@ from gateway.protocol.errors import ClientError, MalformedBody, UpstreamRefused
 from gateway.protocol.splice import spliced
 
 PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
-"""Paths that such endpoints serve. A response of the Responses API may continue one that only one server keeps, so it
-stays with the workers; the other paths of engines are not OpenAI's."""
+"""Paths that external endpoints serve. The Responses API is excluded because its conversations are stored on one
+server. Other engine-specific paths are not part of OpenAI's API.
+"""
 
 OURS = frozenset({"cache_salt"})
-"""Fields of a body that mean something between the gateway and its workers only."""
+"""Request fields that only the gateway and its workers understand, removed from requests to external endpoints."""
 
 PASSING_HEADERS = frozenset({b"accept", b"content-type", b"x-request-id", b"traceparent"})
-"""Headers that are passed on. All others are for the gateway and its workers only: this is another party."""
+"""Request headers that are passed on to external endpoints. All others are removed, because another party runs the
+endpoint.
+"""
 
 NOT_THERE = frozenset({402, 404, 405, 410})
-"""Statuses for a wrong address, model name or account of the endpoint, which no caller can repair."""
+"""Response statuses that indicate a wrong address, model name or account, which only the operator can correct."""
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -31,7 +34,9 @@ _limit = msgspec.json.Decoder(int | None).decode
 
 
 class OpenAIEndpoint:
-    """Implements `gateway.backends.backend.Backend`. What comes back is not changed, the model's name included."""
+    """External endpoint with OpenAI's API. Implements `gateway.backends.backend.Backend`. Responses are passed on
+    unchanged.
+    """
 
     def __init__(
         self,
@@ -45,13 +50,14 @@ class OpenAIEndpoint:
         ssl_context: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """*url* is the base of the API, with its ``/v1`` where it has one; *model* is the name that it knows.
+        """Create a backend for the API at *url*, including ``/v1`` if the API uses it. *model* is the endpoint's model
+        name.
 
-        A request for more output than *max_output_tokens* is sent with these. Without *ssl_context* the system's
-        certificates are trusted.
+        Output limits above *max_output_tokens* are lowered to it. If *ssl_context* is None, the system's certificate
+        authorities are trusted.
 
         Raises:
-            ValueError: *url* or *api_key* cannot be used.
+            ValueError: if *url* or *api_key* is invalid.
         """
         self.id = id
         self._model = msgspec.json.encode(model)
@@ -60,19 +66,19 @@ class OpenAIEndpoint:
 
     @property
     def connections_open(self) -> int:
-        """Busy and idle ones."""
+        """Return the number of open connections, busy and idle."""
         return self._worker.connections_open
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
-        """Send *call*, see `Backend.send`.
+        """Send *call* to the endpoint (see `Backend.send`).
 
         Raises:
-            ClientError: the endpoint has no such path; nothing was sent.
-            UpstreamRefused: it does not know the model, or the path.
+            ClientError: if the endpoint does not serve the call's path. Nothing has been sent then.
+            UpstreamRefused: if the endpoint does not know the model or the path.
         """
         path, _, _ = call.path.partition(b"?")
         if path.decode("latin-1") not in PATHS:
-            raise ClientError(f"the fallback {self.id} does not serve this endpoint")
+            raise ClientError(f"The fallback {self.id} does not serve this endpoint")
         reply = await self._worker.send(
             call.changed(
                 path=call.path.removeprefix(b"/v1"),
@@ -87,20 +93,20 @@ class OpenAIEndpoint:
         return reply
 
     def retire(self) -> None:
-        """Close each connection as soon as its call has ended: no other will come."""
+        """Close idle connections, and each busy one when its call ends."""
         self._worker.retire()
 
     async def aclose(self) -> None:
-        """Cut all connections; later calls get `ConnectFailed`."""
+        """Close all connections immediately. Later calls raise `ConnectFailed`."""
         await self._worker.aclose()
 
     def _body(self, raw: bytes) -> bytes:
-        """*raw* as the endpoint gets it; values that are not changed keep their bytes."""
+        """Return the request body for the endpoint. Unchanged values keep their bytes."""
         try:
             fields = _fields(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             # Not chained: the cause may carry the whole body.
-            raise MalformedBody("The body is not a JSON object") from None
+            raise MalformedBody("The request body is not a JSON object") from None
         changes = {"model": self._model}
         most = self._max_output_tokens
         if most is not None:

@@ -1,4 +1,4 @@
-"""Small requests to one worker in addition to callers' requests, bounded in time and bytes."""
+"""Small requests to one worker, limited in time and size, made in addition to client requests."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,13 +10,15 @@ from gateway.backends.upstream.reply import HttpReply
 from gateway.protocol.errors import UpstreamError
 
 ANSWER_BYTES = 64 * 1024
-"""Read of an answer whose status alone counts, so that its connection can be used again."""
+"""Maximum number of body bytes read from a response of which only the status matters, so that its connection can be
+reused.
+"""
 PIECE_BYTES = 64 * 1024
-"""Handed out at once; requests have their turn before the next."""
+"""Size in bytes of the pieces passed on at once. Other tasks run between two pieces."""
 
 
 class WorkerProbe:
-    """Sender of ``GET`` requests to the worker at *url*. Each takes *timeout_s* at most."""
+    """Sends ``GET`` requests to the worker at *url*. Each request takes at most *timeout_s* seconds."""
 
     def __init__(
         self, client: WorkerClient, url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
@@ -24,21 +26,21 @@ class WorkerProbe:
         self._client = client
         self._url = url
         self._timeout_s = timeout_s
-        self.fault = "it was not asked yet"
-        """Fault of the last answer to `status`, in words; empty: none."""
+        self.fault = "no request has been sent yet"
+        """Error of the last request as text, or an empty string if it succeeded."""
         # What was packed small could be of any size.
         fields = {"accept": "*/*", "accept-encoding": "identity", "user-agent": "warmgate", **(headers or {})}
         self._headers = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields.items()]
 
     async def status(self, path: str) -> int | None:
-        """The status; None if there was no whole answer in time."""
+        """Return the response's status, or None if no complete response arrived in time."""
         status = await self._ask(path, lambda _, __: None, max_bytes=ANSWER_BYTES)
         if status is not None:
-            self.fault = f"GET {path} was answered {status}" if status >= HTTPStatus.BAD_REQUEST else ""
+            self.fault = f"GET {path} returned status {status}" if status >= HTTPStatus.BAD_REQUEST else ""
         return status
 
     async def feed(self, path: str, take: Callable[[bytes], None], *, max_bytes: int) -> bool:
-        """Hand the body to *take* in pieces; True if it was a success. Beyond *max_bytes* it is not read."""
+        """Pass the response body to *take* in pieces, up to *max_bytes* bytes. Return True if the request succeeded."""
 
         def taken(status: int, piece: bytes) -> None:
             if status == 200:
@@ -47,7 +49,7 @@ class WorkerProbe:
         return await self._ask(path, taken, max_bytes=max_bytes) == 200
 
     async def body(self, path: str, *, max_bytes: int) -> bytes | None:
-        """Return the body of a success, cut off after *max_bytes*; None after a failure."""
+        """Return the body of a successful response, cut off after *max_bytes* bytes, or None after a failure."""
         body = bytearray()
         return bytes(body) if await self.feed(path, body.extend, max_bytes=max_bytes) else None
 
@@ -62,7 +64,7 @@ class WorkerProbe:
                     await reply.aclose()
                 return reply.status
         except TimeoutError:
-            self.fault = f"GET {path} was not answered within {self._timeout_s:g} s"
+            self.fault = f"GET {path} timed out after {self._timeout_s:g} s"
         except UpstreamError as fault:
             self.fault = f"GET {path}: {fault.message}"
         return None

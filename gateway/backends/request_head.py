@@ -1,19 +1,19 @@
-"""A call as HTTP/1.1 bytes."""
+"""Serialization of a request's HTTP/1.1 head, which is the request line and the header fields."""
 
 from gateway.backends.backend import Call
 from gateway.backends.upstream.origin import Origin
 
 
 class RequestHead:
-    """Writes the head of each request to one worker; what is the same for all of them is put together once."""
+    """Serializes the request heads for one worker. The parts that all requests share are prepared once."""
 
     __slots__ = ("_base_path", "_fixed")
 
     def __init__(self, origin: Origin, *, api_key: str | None = None) -> None:
-        """*api_key* travels as ``authorization: Bearer``.
+        """Create a serializer for *origin*. *api_key* is sent as ``authorization: Bearer``.
 
         Raises:
-            ValueError: the key cannot stand in a header field.
+            ValueError: if *api_key* contains characters that are not allowed in a header.
         """
         self._base_path = b" " + origin.base_path
         self._fixed = b" HTTP/1.1\r\nhost: " + origin.host_header
@@ -23,7 +23,7 @@ class RequestHead:
             self._fixed += b"\r\nauthorization: Bearer " + api_key.encode("ascii")
 
     def encode(self, call: Call) -> bytes:
-        """Request line and header fields, up to and with the empty line."""
+        """Return the request line and header fields of *call*, including the final empty line."""
         lines = [call.method + self._base_path + call.path + self._fixed]
         lines += [name + b": " + value for name, value in call.headers]
         if call.body or call.method not in {b"GET", b"HEAD"}:

@@ -1,4 +1,4 @@
-"""Readings of SGLang in JSON, where its ``/metrics`` is off: ``/v1/loads`` and ``/server_info``."""
+"""Parser of SGLang's JSON pages ``/v1/loads`` and ``/server_info``, used if its ``/metrics`` page is disabled."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,7 +12,7 @@ _Share = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _Load(msgspec.Struct):
-    """Load of one data-parallel rank, with the names of SGLang's ``LoadSnapshot``."""
+    """Load of one data-parallel rank, with the field names of SGLang's ``LoadSnapshot``."""
 
     num_running_reqs: _Count
     num_waiting_reqs: _Count
@@ -33,17 +33,17 @@ class _ServerInfo(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class CacheRoom:
-    """Size of the KV cache of all ranks together. None: not reported."""
+    """KV cache size over all ranks. Unreported values are None."""
 
     cache_tokens: int | None = None
     block_size: int | None = None
-    """Tokens per page."""
+    """Number of tokens per cache page."""
     of_rank_tokens: int | None = None
-    """Tokens of one rank."""
+    """KV cache size of one rank in tokens."""
 
 
 def parse_loads(body: bytes) -> EngineReading | None:
-    """Return the reading in the answer to ``GET /v1/loads``; None if that was not SGLang."""
+    """Parse the response to ``GET /v1/loads``, or return None if it is not from SGLang."""
     try:
         loads = msgspec.json.decode(body, type=_Loads).loads
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -70,7 +70,7 @@ def _of_rank(load: _Load) -> EngineReading:
 
 
 def parse_server_info(body: bytes) -> CacheRoom:
-    """Return the cache in the answer to ``GET /server_info``; its ``max_total_num_tokens`` is that of one rank."""
+    """Parse the cache size in the response to ``GET /server_info``, whose ``max_total_num_tokens`` is for one rank."""
     try:
         info = msgspec.json.decode(body, type=_ServerInfo)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""A model server that is reached over HTTP/1.1: vLLM, SGLang, or a Dynamo frontend."""
+"""A model server reached over HTTP/1.1, such as vLLM, SGLang or a Dynamo frontend."""
 
 import ssl
 import time
@@ -16,12 +16,13 @@ from gateway.backends.upstream.timeouts import Timeouts
 from gateway.protocol.errors import ReplyBroken
 
 _STALE_WITHIN_S = 1.0
-"""A reused connection that dies later than this after the call began did not die of its idle time: the worker may have
-been at work, and whether to ask again is the proxy's to decide."""
+"""Time in seconds within which the failure of a reused connection counts as an expired connection. After a later
+failure the worker may have processed the request, so the proxy decides whether to retry.
+"""
 
 
 class HttpWorker:
-    """Sends calls to one worker; implements `gateway.backends.backend.Backend`."""
+    """Sends calls to one worker. Implements `gateway.backends.backend.Backend`."""
 
     def __init__(
         self,
@@ -39,10 +40,11 @@ class HttpWorker:
         engine: EngineProgress | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """No I/O happens before the first call. From *max_connections* on, the arguments match `ConnectionPool`.
+        """Create a client for the worker at *url* without any I/O. See `ConnectionPool` for the arguments from
+        *max_connections* on.
 
         Raises:
-            ValueError: *url* or *api_key* cannot be used.
+            ValueError: if *url* or *api_key* is invalid.
         """
         origin = Origin.from_url(url)
         self.id = id
@@ -66,7 +68,7 @@ class HttpWorker:
 
     @property
     def connections_open(self) -> int:
-        """Open connections, busy and idle."""
+        """Return the number of open connections, busy and idle."""
         return self._pool.connections_open
 
     @property
@@ -75,18 +77,18 @@ class HttpWorker:
 
     @property
     def calls_waiting(self) -> int:
-        """Calls held back by *max_connections*."""
+        """Return the number of calls that wait because *max_connections* is reached."""
         return self._pool.calls_waiting
 
     @property
     def is_unused(self) -> bool:
-        """No connection is open, none is being opened."""
+        """Return True if no connection is open or being opened."""
         return self._pool.is_empty
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> HttpReply:
-        """See `Backend.send`. A kept connection that the worker had already closed is replaced once, unnoticed.
+        """Send *call* (see `Backend.send`). If the worker has closed the reused connection, retry once on a new one.
 
-        *first_byte_s* runs from when the request is written; connecting has its own timeout.
+        *first_byte_s* is counted from writing the request. Connecting has its own time limit.
         """
         started = self._clock()
         connection = self._pool.take_idle(started) or await self._pool.open(deadline=self._first_byte_deadline(started))
@@ -104,15 +106,15 @@ class HttpWorker:
             connection = await self._pool.open(deadline=self._first_byte_deadline(started))
 
     def abandon_unanswered(self) -> None:
-        """See `WorkerBackend.abandon_unanswered`."""
+        """Fail all calls that have received no part of a response (see `WorkerBackend.abandon_unanswered`)."""
         self._pool.abandon_unanswered()
 
     def retire(self) -> None:
-        """See `WorkerBackend.retire`."""
+        """Stop reusing connections (see `WorkerBackend.retire`)."""
         self._pool.retire()
 
     async def aclose(self) -> None:
-        """Cut all connections, also those of calls in flight; later calls get `ConnectFailed`."""
+        """Close all connections, also those in use. Later calls raise `ConnectFailed`."""
         self._pool.close()
 
     def _begin(self, connection: UpstreamConnection, call: Call, started: float, first_byte_s: float | None) -> None:

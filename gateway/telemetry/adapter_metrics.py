@@ -1,4 +1,4 @@
-"""Metrics of LoRA adapters: where they are loaded, how long a load takes, loads by result."""
+"""Metrics of LoRA adapters: workers that have them loaded, load times, and loads by result."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from gateway.models.adapters.registry import AdapterRegistry
 
 
 class AdapterMetrics(Collector):
-    """Metrics that read *adapter_registry* at every scrape."""
+    """Prometheus collector that reads *adapter_registry* at every scrape."""
 
     def __init__(self, adapter_registry: AdapterRegistry) -> None:
         self._adapter_registry = adapter_registry
@@ -17,12 +17,12 @@ class AdapterMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         loaded = GaugeMetricFamily(
             "warmgate_adapter_loaded",
-            "1 if a worker has the model's LoRA adapter, 0 if it has not; absent if that is not known.",
+            "1 if the worker has loaded the model's LoRA adapter, 0 if not. Absent if unknown.",
             labels=("model", "worker"),
         )
         load_s = GaugeMetricFamily(
             "warmgate_adapter_load_seconds",
-            "Estimated time that a worker takes to load the adapter.",
+            "Estimated seconds that a worker takes to load the model's LoRA adapter.",
             labels=("model",),
         )
         for subject in self._adapter_registry:
@@ -33,7 +33,7 @@ class AdapterMetrics(Collector):
                     loaded.add_metric((subject.model, worker), float(holds))
         done = CounterMetricFamily(
             "warmgate_adapter_loads",
-            "Loads of a model's adapter by result: loaded, failed, no_room; unloaded, to make room for another.",
+            "Loads of the model's LoRA adapter by result: loaded, failed, no_room, or unloaded (to make room).",
             labels=("model", "result"),
         )
         for (model, result), count in self._adapter_registry.counters.items():

@@ -1,4 +1,6 @@
-"""Metrics of what the gateway knows of caches: event streams of engines, the index of reported blocks, exact tokens."""
+"""Metrics of the gateway's view of KV caches: event streams of engines, the index of reported blocks, and exact
+tokens.
+"""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import asdict
@@ -15,7 +17,7 @@ from gateway.workers.kv_events.feed import Trust
 
 
 class StreamStates(Protocol):
-    """The followed event streams; see `gateway.workers.event_subscriptions.EventSubscriptions`."""
+    """The event streams that the gateway follows (see `gateway.workers.event_subscriptions.EventSubscriptions`)."""
 
     def subjects(self) -> Collection[WorkerId]: ...
 
@@ -25,7 +27,7 @@ class StreamStates(Protocol):
 
 
 class CacheCollector(Collector):
-    """Metrics that read the state at every scrape, *models* included."""
+    """Prometheus collector that reads event streams, indexes and *models* at every scrape."""
 
     def __init__(
         self, models: Iterable[Model], streams: StreamStates, confirmed: Confirmed, *, max_confirmed_bytes: int
@@ -39,11 +41,19 @@ class CacheCollector(Collector):
         yield self._states()
         yield from self._stream_families()
         yield GaugeMetricFamily(
-            "warmgate_confirmed_bytes", "Memory of the index of reported blocks.", self._confirmed.size_bytes
+            "warmgate_confirmed_bytes",
+            "Memory in bytes used by the index of KV cache blocks that engines report.",
+            self._confirmed.size_bytes,
         )
-        yield GaugeMetricFamily("warmgate_confirmed_max_bytes", "Its limit, from settings.", self._max_confirmed_bytes)
+        yield GaugeMetricFamily(
+            "warmgate_confirmed_max_bytes",
+            "Memory limit in bytes of the index of KV cache blocks that engines report.",
+            self._max_confirmed_bytes,
+        )
         odd = CounterMetricFamily(
-            "warmgate_index_anomalies", "Blocks that engines reported in an unexpected way, by kind.", labels=("kind",)
+            "warmgate_index_anomalies",
+            "KV cache blocks that engines reported in an unexpected way, by kind.",
+            labels=("kind",),
         )
         for kind, count in asdict(self._confirmed.counts).items():
             odd.add_metric((kind,), count)
@@ -51,7 +61,7 @@ class CacheCollector(Collector):
         yield self._exact_prompts()
 
     def _states(self) -> Metric:
-        """The states of all followed workers, also of those that have not named their stream yet."""
+        """Return the stream state of each followed worker, including workers whose stream is not known yet."""
         family = GaugeMetricFamily(
             "warmgate_kv_stream_state",
             "1 for the state of an engine's event stream: live, catching_up, stale, untrusted.",
@@ -65,13 +75,19 @@ class CacheCollector(Collector):
 
     def _stream_families(self) -> Iterator[Metric]:
         doubt = GaugeMetricFamily(
-            "warmgate_kv_stream_doubt", "1 for the reason why a stream cannot be live.", labels=("worker", "reason")
+            "warmgate_kv_stream_doubt",
+            "1 for the reason why an engine's event stream is not live.",
+            labels=("worker", "reason"),
         )
         lag = GaugeMetricFamily(
-            "warmgate_kv_stream_lag_seconds", "Age of the last batch when it was applied.", labels=("worker",)
+            "warmgate_kv_stream_lag_seconds",
+            "Age in seconds of the last batch of cache events when it was applied.",
+            labels=("worker",),
         )
         sequence = GaugeMetricFamily(
-            "warmgate_kv_stream_sequence", "Number of the last batch that was applied.", labels=("worker",)
+            "warmgate_kv_stream_sequence",
+            "Sequence number of the last batch of cache events that was applied.",
+            labels=("worker",),
         )
         families = {
             name: CounterMetricFamily(f"warmgate_{name}", text, labels=("worker", "kind"))
@@ -91,7 +107,9 @@ class CacheCollector(Collector):
 
     def _exact_prompts(self) -> Metric:
         family = CounterMetricFamily(
-            "warmgate_exact_prompts", "Prompts by whether their exact tokens were known.", labels=("model", "outcome")
+            "warmgate_exact_prompts",
+            "Prompts by whether their exact tokens were known, or the reason why not.",
+            labels=("model", "outcome"),
         )
         for model in self._models:
             prompts = model.exact_prompts
@@ -102,11 +120,11 @@ class CacheCollector(Collector):
 
 
 _COUNTERS = {
-    "kv_events": "Cache events of engines, by kind.",
-    "kv_blocks": "Blocks in cache events, by kind of event.",
-    "kv_batches": "Batches of events by outcome.",
-    "kv_stream_transitions": "Transitions of an event stream: connection, gap, replay, restart, rebuild.",
-    "kv_unused": "Events that were ignored or refused, by reason.",
+    "kv_events": "Cache events received from engines, by kind.",
+    "kv_blocks": "KV cache blocks in received cache events, by kind of event.",
+    "kv_batches": "Batches of cache events, by outcome.",
+    "kv_stream_transitions": "Transitions of an engine's event stream: connection, gap, replay, restart, rebuild.",
+    "kv_unused": "Cache events that were ignored or rejected, by reason.",
 }
 
 
@@ -137,5 +155,5 @@ def _counts(stream: StreamCounters) -> Mapping[str, Mapping[str, int]]:
 
 
 def _plain(counts: Mapping[Any, int]) -> dict[str, int]:
-    """Return *counts* by the name of the kind."""
+    """Return *counts* with the kinds as strings."""
     return {str(kind): count for kind, count in counts.items()}

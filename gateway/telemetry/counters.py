@@ -1,4 +1,4 @@
-"""Counts and histograms of completed requests, by model and by team, as plain numbers."""
+"""Counters and histograms of completed requests, by model and by team, as plain numbers."""
 
 import itertools
 from typing import Final
@@ -7,7 +7,7 @@ from gateway.proxy.completed_requests import CompletedRequest
 from gateway.proxy.exchange import Exchange
 
 UNKNOWN: Final = "unknown"
-"""The label of requests for a model that is not configured."""
+"""Value of the label ``model`` for requests for a model that is not configured."""
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)
@@ -15,7 +15,7 @@ _TOKENS = (0, 16, 64, 256, 1024, 4096, 16384, 65536, 262144)
 
 
 class Histogram:
-    """Counts of values by bucket; *bounds* are the upper ends of the buckets."""
+    """Histogram of values. *bounds* are the upper bounds of its buckets."""
 
     __slots__ = ("bounds", "counts", "total")
 
@@ -34,7 +34,7 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Return Prometheus's buckets: each counts all values up to its bound."""
+        """Return the buckets in Prometheus's format, where each bucket counts all values up to its bound."""
         bounds = [*(str(bound) for bound in self.bounds), "+Inf"]
         return list(zip(bounds, itertools.accumulate(self.counts), strict=True))
 
@@ -42,24 +42,26 @@ class Histogram:
 class RequestCounters:
     """Counters of one model's requests.
 
-    Plain numbers, because one thread counts: the client library's counters take a lock each, and with a dozen per
-    request that was a tenth of the gateway's time.
+    They are plain numbers because only one thread counts. The counters of Prometheus's client library take a lock each,
+    and a dozen per request took a tenth of the gateway's time.
     """
 
     def __init__(self) -> None:
         self.requests: dict[int, int] = {}
-        """Requests by status."""
+        """Number of requests by HTTP status."""
         self.errors: dict[str, int] = {}
         self.decisions: dict[tuple[str, str], int] = {}
         self.retries = 0
         self.continued = 0
         self.fallbacks = 0
         self.prefills: dict[str, int] = {}
-        """Prompts of requests that could be divided, by the place where they were computed."""
+        """Number of prompts by the place where they were prefilled, for requests that allow a separate prefill
+        worker.
+        """
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.predicted_tokens = 0
-        """Tokens predicted to be cached, of requests whose engine reported cached tokens."""
+        """Prompt tokens that were predicted to be cached, for requests whose engine reported cached tokens."""
         self.completion_tokens = 0
         self.ttft = Histogram(_SECONDS)
         self.tpot = Histogram(_TOKEN_SECONDS)
@@ -100,13 +102,13 @@ class RequestCounters:
 
 
 class CountersByModel:
-    """Counters of requests, by model."""
+    """Request counters by model name."""
 
     def __init__(self) -> None:
         self.counters: dict[str, RequestCounters] = {}
 
     def observe(self, completed: list[CompletedRequest]) -> None:
-        """Count *completed*, each with its model."""
+        """Count each completed request for its model."""
         for ending in completed:
             name = ending.exchange.model or UNKNOWN
             counters = self.counters.get(name)
@@ -120,17 +122,17 @@ class TeamCounters:
 
     def __init__(self) -> None:
         self.requests: dict[int, int] = {}
-        """Requests by status."""
+        """Number of requests by HTTP status."""
         self.refused: dict[str, int] = {}
-        """Requests by the limit that refused them."""
+        """Number of rejected requests by the limit that rejected them."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.completion_tokens = 0
         self.workers_usd = 0.0
-        """Cost of answers of workers."""
+        """Cost in US dollars of requests served by workers."""
         self.fallback_usd = 0.0
         self.saved_usd = 0.0
-        """Cost that cached tokens avoided."""
+        """Cost in US dollars avoided by cached tokens."""
 
     def observe(self, ending: CompletedRequest) -> None:
         exchange = ending.exchange
@@ -150,13 +152,13 @@ class TeamCounters:
 
 
 class CountersByTeam:
-    """Counters of requests, by team."""
+    """Request counters by team name."""
 
     def __init__(self) -> None:
         self.counters: dict[str, TeamCounters] = {}
 
     def observe(self, completed: list[CompletedRequest]) -> None:
-        """Count those of *completed* that belong to a team."""
+        """Count each completed request that belongs to a team."""
         for ending in completed:
             team = ending.exchange.team
             if team is None:

@@ -1,7 +1,7 @@
-"""Metrics of fallbacks: requests, skips, cost, and the health of targets.
+"""Metrics of fallbacks: requests, skips, cost, and the health of fallback targets.
 
-Counts are by model and backend. The health of a target is by backend alone, because models share it; where two targets
-have one id (a model of Bedrock in two regions), the worse one is shown.
+Counts are by model and backend. Target health is by backend only, because models share targets. If two targets have the
+same id (a Bedrock model in two regions), the less healthy one is shown.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -14,7 +14,9 @@ from gateway.backends.fallbacks.target import Target
 
 
 class FallbackMetrics(Collector):
-    """Metrics that read the fallbacks of every model at a scrape; *clock* is that of the fallbacks."""
+    """Prometheus collector that reads the fallbacks of all models at every scrape. *clock* must be the clock of the
+    fallbacks.
+    """
 
     def __init__(self, by_model: Callable[[], Iterable[Fallbacks]], *, clock: Callable[[], float]) -> None:
         self._by_model = by_model
@@ -31,12 +33,12 @@ class FallbackMetrics(Collector):
 def _counts(by_model: Iterable[Fallbacks]) -> Iterator[Metric]:
     requests = CounterMetricFamily(
         "warmgate_fallback_requests",
-        "Requests sent to a fallback, by outcome: answered, failed, left (the caller), unused (could not be served).",
+        "Requests sent to a fallback by outcome: answered, failed, left (client gone), unused (not served).",
         labels=("model", "backend", "outcome"),
     )
     skipped = CounterMetricFamily(
         "warmgate_fallback_skipped",
-        "Times that a fallback was skipped, by reason: not_served, too_long, breaker, rate, share, budget.",
+        "Skipped fallbacks by reason: not_served, too_long, breaker, rate, share, budget.",
         labels=("model", "backend", "reason"),
     )
     for fallbacks in by_model:
@@ -49,10 +51,12 @@ def _counts(by_model: Iterable[Fallbacks]) -> Iterator[Metric]:
 
 def _money(by_model: Iterable[Fallbacks], now: float) -> Iterator[Metric]:
     spend = GaugeMetricFamily(
-        "warmgate_fallback_spend_usd", "US dollars that fallbacks cost within the last hour.", labels=("model",)
+        "warmgate_fallback_spend_usd", "Cost of fallbacks within the last hour in US dollars.", labels=("model",)
     )
     held = GaugeMetricFamily(
-        "warmgate_fallback_held_usd", "US dollars that requests in flight may cost at most.", labels=("model",)
+        "warmgate_fallback_held_usd",
+        "Maximum cost in US dollars of the fallback requests in flight.",
+        labels=("model",),
     )
     for fallbacks in by_model:
         spend.add_metric((fallbacks.model,), fallbacks.budget.spent_usd(now))
@@ -76,26 +80,26 @@ def _targets(by_model: Iterable[Fallbacks], now: float) -> Iterator[Metric]:
 
     yield gauge(
         "rate_ratio",
-        "Share of its rates that may be used now: 0.1 after a pause, then growing to 1.",
+        "Usable fraction of the fallback's rate limits: 0.1 after a pause, then growing to 1.",
         lambda targets: min(target.allowance.share(now) for target in targets),
     )
     yield gauge(
         "breaker_open",
-        "1 while its circuit breaker is open.",
+        "1 while the fallback's circuit breaker is open.",
         lambda targets: max(float(target.breaker.is_open) for target in targets),
     )
     yield gauge(
         "canary_ok",
-        "1 if it answered its last canary; Bedrock gets one at the start and then at times.",
+        "1 if the fallback's last canary request succeeded. Only Bedrock fallbacks get canary requests.",
         lambda targets: min((float(t.checked.ok) for t in targets if t.checked is not None), default=None),
     )
     yield gauge(
         "canary_age_seconds",
-        "Time since the last canary.",
+        "Seconds since the fallback's last canary request.",
         lambda targets: max((now - t.checked.at for t in targets if t.checked is not None), default=None),
     )
     yield gauge(
         "legacy",
-        "1 if AWS calls the model legacy: it will be removed.",
+        "1 if AWS marks the model as legacy, which means that it will be retired.",
         lambda targets: max(float(target.is_legacy) for target in targets),
     )

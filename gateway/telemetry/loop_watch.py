@@ -1,4 +1,4 @@
-"""The lag of the event loop: every request on this gateway waits that long."""
+"""Measurement of the event loop's lag, which delays every request on this gateway."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -12,9 +12,9 @@ _LATE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 
 
 class LoopWatch(Collector):
-    """Histogram of how late the event loop wakes this up every *every_s*: about the wait of a request.
+    """Histogram of the event loop's lag, measured every *every_s* seconds. The lag is about the delay of a request.
 
-    A stall shorter than *every_s* may fall between two measurements; of a longer one the rest is seen.
+    A stall shorter than *every_s* may fall between two measurements. Of a longer stall, only a part may be measured.
     """
 
     def __init__(self, *, clock: Callable[[], float], every_s: float = 0.2) -> None:
@@ -23,7 +23,7 @@ class LoopWatch(Collector):
         self._late = Histogram(_LATE_SECONDS)
 
     async def run(self) -> None:
-        """Measure until canceled."""
+        """Measure the event loop's lag until canceled."""
         while True:
             due = self._clock() + self._every_s
             await asyncio.sleep(self._every_s)
@@ -31,7 +31,9 @@ class LoopWatch(Collector):
 
     def collect(self) -> Iterator[Metric]:
         family = HistogramMetricFamily(
-            "warmgate_event_loop_lag_seconds", "Lag of the event loop, measured five times a second.", labels=()
+            "warmgate_event_loop_lag_seconds",
+            "Lag of the event loop in seconds, measured five times per second.",
+            labels=(),
         )
         family.add_metric((), buckets=self._late.cumulative(), sum_value=self._late.total)
         yield family

@@ -1,4 +1,6 @@
-"""Prometheus metrics. Every label has few values: configured models and workers, strategies, statuses, reasons."""
+"""Prometheus metrics of requests and workers. Every label has few values, such as models, workers, statuses and
+reasons.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
@@ -12,7 +14,7 @@ from gateway.telemetry.counters import CountersByModel, Histogram, RequestCounte
 
 
 class Metrics:
-    """The registry of all metrics, and an `Observer` that counts completed requests."""
+    """Registry of all Prometheus metrics, and an `Observer` that counts completed requests."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -22,12 +24,12 @@ class Metrics:
         self.registry.register(_RequestCollector(counts.counters))
 
     def exposition(self) -> bytes:
-        """Return the metrics in Prometheus text format 0.0.4."""
+        """Return all metrics in Prometheus text format 0.0.4."""
         return generate_latest(self.registry)
 
 
 class _RequestCollector(Collector):
-    """Metrics of completed requests, by model."""
+    """Prometheus collector for the request counters by model."""
 
     def __init__(self, counters: Mapping[str, RequestCounters]) -> None:
         self._counters = counters
@@ -42,35 +44,39 @@ class _RequestCollector(Collector):
 
         yield counter(
             "requests",
-            "Requests by the status of their answer.",
+            "Completed requests by HTTP status.",
             lambda t: [((str(status),), n) for status, n in t.requests.items()],
             "status",
         )
         yield counter(
             "errors",
-            "Requests that ended in an error, by its name.",
+            "Requests that ended with an error, by error name.",
             lambda t: [((name,), n) for name, n in t.errors.items()],
             "error",
         )
         yield counter(
             "decisions",
-            "Choices of a worker: hit, spread (a longer hit cost more), cold, none (no worker there).",
+            "Routing decisions by reason: hit, spread (load outweighed a longer hit), cold, none (no worker).",
             lambda t: t.decisions.items(),
             "strategy",
             "reason",
         )
-        yield counter("retries", "Attempts beyond a request's first.", lambda t: [((), t.retries)])
-        yield counter("streams_continued", "Streams that another worker continued.", lambda t: [((), t.continued)])
+        yield counter(
+            "retries", "Retries, counted as attempts after the first one of each request.", lambda t: [((), t.retries)]
+        )
+        yield counter(
+            "streams_continued", "Streams continued by another worker after a failure.", lambda t: [((), t.continued)]
+        )
         yield counter(
             "prefills",
-            "Prompts by where they were computed: remote (prefill worker), here (the worker that answers), failed.",
+            "Prompts by place of prefill: remote (prefill worker), here (answering worker), failed.",
             lambda t: [((where,), n) for where, n in t.prefills.items()],
             "location",
         )
-        yield counter("fallbacks", "Requests that a fallback answered.", lambda t: [((), t.fallbacks)])
+        yield counter("fallbacks", "Requests answered by a fallback.", lambda t: [((), t.fallbacks)])
         yield counter(
             "tokens",
-            "Tokens by kind: prompt, cached, predicted (to be cached, where engines report cached tokens), completion.",
+            "Tokens by kind: prompt, cached, predicted (expected to be cached), completion.",
             lambda t: [
                 (("prompt",), t.prompt_tokens),
                 (("cached",), t.cached_tokens),
@@ -90,49 +96,55 @@ class _RequestCollector(Collector):
 _Samples = Iterable[tuple[tuple[str, ...], int]]
 
 _HISTOGRAMS: tuple[tuple[str, str, Callable[[RequestCounters], Histogram]], ...] = (
-    ("time_to_first_token_seconds", "Time to first byte of a streamed answer.", lambda t: t.ttft),
-    ("time_per_output_token_seconds", "Time per output token after the first.", lambda t: t.tpot),
-    ("request_duration_seconds", "Duration of an answered request.", lambda t: t.e2e),
+    ("time_to_first_token_seconds", "Seconds to the first byte of a streamed response.", lambda t: t.ttft),
+    ("time_per_output_token_seconds", "Seconds per output token after the first token.", lambda t: t.tpot),
+    ("request_duration_seconds", "Seconds from start to end of a successful request.", lambda t: t.e2e),
     (
         "predicted_cached_tokens",
-        "Prompt tokens predicted to be cached at the chosen worker.",
+        "Prompt tokens predicted to be cached on the chosen worker.",
         lambda t: t.predicted_cached,
     ),
 )
 
 
 class StateCollector(Collector):
-    """Gauges that read the state at every scrape: a gauge that is not counted up and down cannot leak."""
+    """Prometheus collector whose gauges read the current state at every scrape, so that no counting error can
+    accumulate.
+    """
 
     def __init__(
         self, models: Iterable[Model], index: CacheIndex, *, max_index_bytes: int, clock: Callable[[], float]
     ) -> None:
-        """*models* are read at every scrape."""
+        """Create a collector. *models* is read at every scrape."""
         self._models = models
         self._index = index
         self._max_index_bytes = max_index_bytes
         self._clock = clock
 
     def collect(self) -> Iterator[Metric]:
-        yield GaugeMetricFamily("warmgate_index_bytes", "Memory of the prefix index.", self._index.size_bytes)
-        yield GaugeMetricFamily("warmgate_index_max_bytes", "Its limit, from settings.", self._max_index_bytes)
+        yield GaugeMetricFamily(
+            "warmgate_index_bytes", "Memory in bytes used by the prefix index.", self._index.size_bytes
+        )
+        yield GaugeMetricFamily(
+            "warmgate_index_max_bytes", "Memory limit in bytes of the prefix index.", self._max_index_bytes
+        )
         yield from self._of_requests()
         yield from self._policies()
         yield from self._of_workers()
 
     def _of_requests(self) -> Iterator[Metric]:
-        family = GaugeMetricFamily("warmgate_requests_in_flight", "Requests being served.", labels=("model",))
+        family = GaugeMetricFamily("warmgate_requests_in_flight", "Requests in progress.", labels=("model",))
         for model in self._models:
             family.add_metric((model.name,), model.in_flight)
         yield family
         waiting = GaugeMetricFamily(
-            "warmgate_requests_waiting", "Requests that wait until a worker is about to be free.", labels=("model",)
+            "warmgate_requests_waiting", "Requests waiting for a worker to have free capacity.", labels=("model",)
         )
         oldest = GaugeMetricFamily(
-            "warmgate_oldest_wait_seconds", "Wait of the request that has waited longest.", labels=("model",)
+            "warmgate_oldest_wait_seconds", "Seconds that the oldest waiting request has waited.", labels=("model",)
         )
         without = GaugeMetricFamily(
-            "warmgate_requests_without_worker", "Requests that wait because there is no worker.", labels=("model",)
+            "warmgate_requests_without_worker", "Requests waiting because the model has no worker.", labels=("model",)
         )
         for model in self._models:
             waiting.add_metric((model.name,), model.dispatch_queue.waiting)
@@ -140,7 +152,7 @@ class StateCollector(Collector):
             without.add_metric((model.name,), model.arrivals.waiting)
         by_team = GaugeMetricFamily(
             "warmgate_team_requests_waiting",
-            "Requests that wait until a worker is about to be free, by team.",
+            "Requests waiting for a worker to have free capacity, by team.",
             labels=("model", "team"),
         )
         for model in self._models:
@@ -151,10 +163,10 @@ class StateCollector(Collector):
 
     def _policies(self) -> Iterator[Metric]:
         configured = GaugeMetricFamily(
-            "warmgate_policy_configured", "1 for the configured strategy.", labels=("model", "policy")
+            "warmgate_policy_configured", "1 for the configured routing strategy.", labels=("model", "policy")
         )
         effective = GaugeMetricFamily(
-            "warmgate_policy_effective", "1 for the strategy that is in effect now.", labels=("model", "policy")
+            "warmgate_policy_effective", "1 for the routing strategy currently in effect.", labels=("model", "policy")
         )
         for model in self._models:
             configured.add_metric((model.name, model.strategy), 1.0)
@@ -180,19 +192,22 @@ class StateCollector(Collector):
 
 _WORKER_GAUGES = (
     ("up", "1 if the worker's health check passes."),
-    ("asleep", "1 while the worker's engine sleeps: it gets no requests."),
-    ("draining", "1 while it gets no new requests; at 0 in_flight it is drained."),
-    ("breaker_open", "1 while its circuit breaker is open."),
-    ("in_flight", "Requests on the worker."),
-    ("backlog_seconds", "Predicted time of prefill before a new request."),
-    ("prefill_tokens_per_second", "Estimated prefill rate, on the slow side."),
-    ("index_blocks", "Blocks that the worker is predicted to hold."),
-    ("kv_events_live", "1 while its engine publishes cache events and none are missing."),
-    ("hit_accuracy_ratio", "Agreement of predicted hits with those that the engine reports, 0 to 1."),
-    ("hit_alarm", "1 while predicted hits are mostly wrong: cache events of the engine are not used."),
+    ("asleep", "1 while the worker's engine is asleep and gets no requests."),
+    ("draining", "1 while the worker is draining and gets no new requests."),
+    ("breaker_open", "1 while the worker's circuit breaker is open."),
+    ("in_flight", "Requests in progress on the worker."),
+    ("backlog_seconds", "Predicted seconds of queued prefill work ahead of a new request."),
+    ("prefill_tokens_per_second", "Conservative estimate of the worker's prefill rate in tokens per second."),
+    ("index_blocks", "KV cache blocks that the worker is predicted to hold."),
+    ("kv_events_live", "1 while the worker's cache events arrive without gaps."),
+    ("hit_accuracy_ratio", "Accuracy of predicted cache hits compared with hits that the engine reports, 0 to 1."),
+    ("hit_alarm", "1 while predicted cache hits are mostly wrong, so that the engine's cache events are ignored."),
     ("connections", "Open connections to the worker."),
-    ("engine_running", "Requests that the engine runs, as it reports, from all senders."),
-    ("engine_waiting", "Requests in the engine's queue, as it reports."),
-    ("engine_kv_usage_ratio", "Share of the engine's KV cache in use, 0 to 1."),
-    ("reading_age_seconds", "Age of the engine's last report; old reports are not shown."),
+    ("engine_running", "Running requests that the engine reports, from all clients of the engine."),
+    ("engine_waiting", "Queued requests that the engine reports."),
+    ("engine_kv_usage_ratio", "Fraction of the engine's KV cache in use, 0 to 1."),
+    (
+        "reading_age_seconds",
+        "Age in seconds of the last reading of the engine's metrics. Outdated readings are not shown.",
+    ),
 )

@@ -1,4 +1,4 @@
-"""Metrics of reloads: of the configuration, and of the workers that discovery finds."""
+"""Metrics of configuration reloads and of the workers found by discovery."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -14,17 +14,17 @@ OUTCOMES: tuple[Outcome, ...] = ("applied", "unchanged", "refused")
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """The outcome of one reload of the configuration."""
+    """Outcome of one configuration reload."""
 
     outcome: Outcome
     sentences: tuple[str, ...] = ()
-    """The faults because of which it was refused."""
+    """Errors because of which the new configuration was rejected."""
     needs_restart: tuple[str, ...] = ()
-    """Changed settings that take effect after a restart only."""
+    """Names of changed settings that take effect only after a restart."""
 
 
 class Outcomes:
-    """Counts of outcomes, and whether the last one was good."""
+    """Number of reloads by outcome, and whether the last one succeeded."""
 
     def __init__(self) -> None:
         self.counts: Counter[Outcome] = Counter()
@@ -36,30 +36,30 @@ class Outcomes:
 
 
 class Reloads(Collector):
-    """Outcomes of reloads of the configuration, and of the workers found for each model."""
+    """Outcomes of configuration reloads, and of discovery for each model."""
 
     def __init__(self, *, wall_clock: Callable[[], float]) -> None:
-        """*wall_clock* gives seconds since 1970. The configuration at the start counts as applied."""
+        """Create the metrics. *wall_clock* returns Unix seconds. The configuration at startup counts as applied."""
         self._wall_clock = wall_clock
         self._configuration = Outcomes()
         self._applied_at = wall_clock()
         self._found: dict[str, Outcomes] = {}
         self.needs_restart: tuple[str, ...] = ()
-        """Settings in the file that take effect after a restart only."""
+        """Names of settings in the file that take effect only after a restart."""
 
     def count(self, outcome: Outcome) -> None:
-        """Count one reload of the configuration."""
+        """Count one configuration reload."""
         self._configuration.count(outcome)
         if outcome == "applied":
             self._applied_at = self._wall_clock()
 
     def count_found(self, model: str, outcome: Outcome) -> None:
-        """Count one set of workers found for *model*, if that model is followed."""
+        """Count one discovery result for *model*, if discovery is tracked for that model."""
         if model in self._found:
             self._found[model].count(outcome)
 
     def follow(self, models: Collection[str]) -> None:
-        """Count from now on the workers found for *models*, and for no others."""
+        """Track discovery results for *models* only from now on."""
         self._found = {model: self._found.get(model) or Outcomes() for model in models}
 
     def collect(self) -> Iterator[Metric]:
@@ -69,22 +69,24 @@ class Reloads(Collector):
     def _of_configuration(self) -> Iterator[Metric]:
         ours = self._configuration
         reloads = CounterMetricFamily(
-            "warmgate_config_reloads", "Reloads of the configuration, by outcome.", labels=("outcome",)
+            "warmgate_config_reloads", "Configuration reloads by outcome.", labels=("outcome",)
         )
         for outcome in OUTCOMES:
             reloads.add_metric((outcome,), ours.counts[outcome])
         yield reloads
         yield GaugeMetricFamily(
-            "warmgate_config_last_reload_successful", "0 if the last configuration was refused.", ours.is_last_good
+            "warmgate_config_last_reload_successful",
+            "1 if the last configuration reload succeeded, 0 if it was rejected.",
+            ours.is_last_good,
         )
         yield GaugeMetricFamily(
             "warmgate_config_last_applied_timestamp_seconds",
-            "When the configuration last took effect, in seconds since 1970.",
+            "Unix time in seconds at which a configuration last took effect.",
             self._applied_at,
         )
         waiting = GaugeMetricFamily(
             "warmgate_config_needs_restart",
-            "1 for each setting whose change needs a restart.",
+            "1 for each changed setting that takes effect only after a restart.",
             labels=("setting",),
         )
         for setting in self.needs_restart:
@@ -94,12 +96,12 @@ class Reloads(Collector):
     def _of_found(self) -> Iterator[Metric]:
         updates = CounterMetricFamily(
             "warmgate_discovery_updates",
-            "Sets of workers that discovery found, by outcome.",
+            "Discovery results (sets of workers) by outcome.",
             labels=("model", "outcome"),
         )
         good = GaugeMetricFamily(
             "warmgate_discovery_last_update_successful",
-            "0 if the last set of workers was refused.",
+            "1 if the last set of workers was applied, 0 if it was rejected.",
             labels=("model",),
         )
         for model, found in self._found.items():

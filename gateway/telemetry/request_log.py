@@ -1,4 +1,6 @@
-"""One line of JSON per request: who answered, how fast, how much of it was cached. Never a prompt, never a key."""
+"""Request log with one JSON line per request: backend, latency, tokens and cache hits. It never contains prompts or
+keys.
+"""
 
 import logging
 from collections.abc import Callable
@@ -17,11 +19,11 @@ _log = logging.getLogger(__name__)
 _NULL: Final = "null"
 _SOURCES: Final[dict[str | None, str]] = {None: _NULL, **{source: f'"{source}"' for source in get_args(Source)}}
 _AS_A_RULE: Final = ',"guardrails":[],"error":null,"trace_id":null,"estimated_tokens":null'
-"""The end of a line without guardrails, error, trace and estimated tokens."""
+"""End of a request log line without guardrails, error, trace id and estimated tokens."""
 
 
 class Sink(Protocol):
-    """A binary file, such as ``sys.stdout.buffer``."""
+    """Binary output file, such as ``sys.stdout.buffer``."""
 
     def write(self, data: bytes, /) -> object: ...
 
@@ -29,18 +31,18 @@ class Sink(Protocol):
 
 
 class FieldGroup:
-    """Fields of a line that rarely change between requests, as JSON that is kept. Each has a comma before it."""
+    """Log fields that rarely change between requests, whose JSON text is cached. The text begins with a comma."""
 
     __slots__ = ("_kept", "_most", "_names")
 
     def __init__(self, *names: str, most: int = 2048) -> None:
-        """Keep at most *most* combinations of values; then start again."""
+        """Cache the JSON of at most *most* combinations of values. The cache is cleared when it is full."""
         self._names = names
         self._kept: dict[tuple[object, ...], str] = {}
         self._most = most
 
     def cached(self, values: tuple[object, ...]) -> str:
-        """Return the JSON of *values*, which are in the order of the names."""
+        """Return the JSON of *values*, which must be in the order of the field names. The result is cached."""
         kept = self._kept.get(values)
         if kept is None:
             if len(self._kept) >= self._most:
@@ -49,15 +51,15 @@ class FieldGroup:
         return kept
 
     def encoded(self, values: tuple[object, ...]) -> str:
-        """Return the JSON of values that rarely repeat."""
+        """Return the JSON of *values* without caching, for values that rarely repeat."""
         return "," + msgspec.json.encode(dict(zip(self._names, values, strict=True)))[1:-1].decode()
 
 
 class RequestLog:
-    """Writes lines to *sink*; an `Observer` of endings. *wall_clock* gives seconds since 1970.
+    """Writes request log lines to *sink*. An `Observer` of completed requests. *wall_clock* returns Unix seconds.
 
-    A line is put together from pieces: an encoder takes twice as long for all thirty fields, most of which are
-    those of the line before.
+    Each line is assembled from cached parts, because encoding all thirty fields takes twice as long and most of them
+    repeat.
     """
 
     def __init__(self, sink: Sink, *, wall_clock: Callable[[], float]) -> None:
@@ -71,7 +73,7 @@ class RequestLog:
         self._date = ""
 
     def observe(self, completed: list[CompletedRequest]) -> None:
-        """Write the lines of *completed*, with one system call."""
+        """Write the log lines of *completed* requests with one system call."""
         time = self._time()
         lines = [self._line(time, ending) for ending in completed]
         lines.append("")
@@ -80,15 +82,15 @@ class RequestLog:
             self._sink.flush()
         except OSError as fault:  # a full disk, or a reader that has gone: requests are served all the same
             if not self._is_failing:
-                _log.warning("request lines are lost: %s", fault.strerror)
+                _log.warning("Request log lines could not be written and are lost: %s", fault.strerror)
             self._is_failing = True
         else:
             self._is_failing = False
 
     def _time(self) -> str:
-        """RFC 3339 in UTC, to the millisecond.
+        """Return the current time in RFC 3339 format, in UTC with milliseconds.
 
-        The date is made once a second: it costs as much as the rest of a line.
+        The date is formatted only once per second, because this takes as long as the rest of a line.
         """
         at = self._wall_clock()
         second = int(at)
@@ -156,7 +158,7 @@ class RequestLog:
 
 
 def _escaped(request_id: bytes) -> str:
-    """Return *request_id* escaped for JSON. It is printable, see `request_id_of`: little has to be escaped."""
+    """Return *request_id* escaped for JSON. It is printable (see `request_id_of`), so few characters need escaping."""
     name = request_id.decode("ascii")
     if '"' in name or "\\" in name:
         return msgspec.json.encode(name)[1:-1].decode()

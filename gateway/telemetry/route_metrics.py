@@ -1,4 +1,4 @@
-"""Metrics of routes: the models that they chose, and the shares that are configured."""
+"""Metrics of routes: the models that they chose, and their configured traffic shares."""
 
 from collections.abc import Iterator
 
@@ -9,7 +9,7 @@ from gateway.models.registry import Models
 
 
 class RouteMetrics(Collector):
-    """Metrics that read the routes of *models* at every scrape."""
+    """Prometheus collector that reads the routes of *models* at every scrape."""
 
     def __init__(self, models: Models) -> None:
         self._models = models
@@ -17,12 +17,12 @@ class RouteMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         chosen = CounterMetricFamily(
             "warmgate_route_requests",
-            "Requests for a route by the chosen model, and by the rule, weight or response that chose it.",
+            "Requests for a route by chosen model, and by what chose it (rule, weight or earlier response).",
             labels=("route", "model", "rule"),
         )
         shares = GaugeMetricFamily(
             "warmgate_route_share_ratio",
-            "Configured share of a route's requests, by model.",
+            "Configured fraction of a route's requests, by model.",
             labels=("route", "model"),
         )
         routes = self._models.routes

@@ -1,4 +1,4 @@
-"""Metrics of the store of keys and usage: whether it is available, and what is not written yet."""
+"""Metrics of the store for keys and usage: its availability, and usage entries waiting to be written."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol, get_args
@@ -13,7 +13,7 @@ UNFIT = frozenset(get_args(UnfitState))
 
 
 class Ledger(Protocol):
-    """Usage entries that are not written yet; see `gateway.tenancy.quota.quota_store.QuotaStore`."""
+    """Usage entries waiting to be written (see `gateway.tenancy.quota.quota_store.QuotaStore`)."""
 
     @property
     def waiting_entries(self) -> int: ...
@@ -23,7 +23,9 @@ class Ledger(Protocol):
 
 
 class StoreMetrics(Collector):
-    """Metrics that read the state at every scrape. *keys_are_stale*: changes of keys and teams do not arrive."""
+    """Prometheus collector for the store. *keys_are_stale* returns True while changes to keys and teams do not
+    arrive.
+    """
 
     def __init__(self, ledger: Ledger, *, keys_are_stale: Callable[[], bool], state: Callable[[], StoreState]) -> None:
         self._ledger = ledger
@@ -33,19 +35,21 @@ class StoreMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
             "warmgate_key_store_unavailable",
-            "1 while changes of keys and teams do not arrive: the known ones apply.",
+            "1 while changes to keys and teams do not arrive and the last known ones apply.",
             float(self._keys_are_stale()),
         )
         yield GaugeMetricFamily(
             "warmgate_store_unfit",
-            "1 while the store answers and must not be used: its data is lost, or its pepper or schema is another.",
+            "1 while the store is reachable but unusable (data lost, or different pepper or schema version).",
             float(self._state() in UNFIT),
         )
         yield GaugeMetricFamily(
-            "warmgate_ledger_waiting", "Entries that are not written to the ledger yet.", self._ledger.waiting_entries
+            "warmgate_ledger_waiting",
+            "Usage entries waiting to be written to the ledger.",
+            self._ledger.waiting_entries,
         )
         yield CounterMetricFamily(
             "warmgate_ledger_dropped",
-            "Entries that were dropped because they could not be written and too many waited.",
+            "Usage entries dropped because too many were waiting to be written to the ledger.",
             self._ledger.dropped_entries,
         )

@@ -1,6 +1,6 @@
-"""Metrics of teams: requests, tokens, money, and requests that limits refused.
+"""Metrics of teams: requests, tokens, cost, and requests rejected by limits.
 
-Teams are few; keys, users and projects are in the ledger.
+Teams are few enough for metric labels. Usage by key, user and project is in the ledger.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,9 +14,10 @@ from gateway.tenancy.quota.soft_budgets import SoftBudgetStatus
 
 
 class TeamMetrics(Collector):
-    """An `Observer` of endings, and what a registry collects. *is_degraded*: limits are held by less than the store.
+    """Prometheus collector for teams, and an `Observer` of completed requests.
 
-    *budgets* gives how the budgets of teams and keys stand, *soft_budgets* how those stand that only warn.
+    *is_degraded* returns True while limits are enforced without the store. *budgets* returns the status of the budgets
+    of teams and keys, *soft_budgets* that of budgets that only warn.
     """
 
     def __init__(
@@ -35,7 +36,9 @@ class TeamMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         yield GaugeMetricFamily(
-            "warmgate_quota_degraded", "1 while keys and limits are held without the store.", float(self._is_degraded())
+            "warmgate_quota_degraded",
+            "1 while keys and limits are enforced without the store.",
+            float(self._is_degraded()),
         )
 
         def counter(
@@ -49,26 +52,26 @@ class TeamMetrics(Collector):
 
         yield counter(
             "requests",
-            "Requests of a team by the status of their answer.",
+            "Completed requests of a team by HTTP status.",
             lambda t: [(str(status), n) for status, n in t.requests.items()],
             "status",
         )
-        yield counter("refused", "Requests that a limit refused, by limit.", lambda t: t.refused.items(), "limit")
+        yield counter(
+            "refused", "Requests of a team rejected by a limit, by limit.", lambda t: t.refused.items(), "limit"
+        )
         yield counter(
             "tokens",
-            "Tokens by kind: prompt, cached, completion.",
+            "Tokens of a team by kind: prompt, cached, completion.",
             lambda t: [("prompt", t.prompt_tokens), ("cached", t.cached_tokens), ("completion", t.completion_tokens)],
             "kind",
         )
         yield counter(
             "cost_usd",
-            "US dollars, by the kind of backend that answered.",
+            "Cost of a team in US dollars, by kind of backend.",
             lambda t: [("workers", t.workers_usd), ("fallback", t.fallback_usd)],
             "backend",
         )
-        saved = CounterMetricFamily(
-            "warmgate_team_saved_usd", "US dollars that cached tokens did not cost.", labels=("team",)
-        )
+        saved = CounterMetricFamily("warmgate_team_saved_usd", "US dollars saved by cached tokens.", labels=("team",))
         for team, counters in self._counters.items():
             saved.add_metric((team,), counters.saved_usd)
         yield saved
@@ -77,23 +80,25 @@ class TeamMetrics(Collector):
 
 
 def _of_budgets(statuses: Sequence[BudgetStatus]) -> Iterator[Metric]:
-    """Return the limit and the use of each budget: two gauges for teams and two for keys."""
+    """Yield the limit and use of each budget, as two gauges for teams and two for keys."""
     of_teams = GaugeMetricFamily(
-        "warmgate_team_budget_limit_usd", "US dollars that a team may use in a period.", labels=("team", "period")
+        "warmgate_team_budget_limit_usd",
+        "Budget limit of a team for the period in US dollars.",
+        labels=("team", "period"),
     )
     used_by_teams = GaugeMetricFamily(
         "warmgate_team_budget_used_usd",
-        "US dollars that a team has used or reserved in the current period.",
+        "US dollars that a team has spent or reserved in the current period.",
         labels=("team", "period"),
     )
     of_keys = GaugeMetricFamily(
         "warmgate_key_budget_limit_usd",
-        "US dollars that a key may use in a period.",
+        "Budget limit of a key for the period in US dollars.",
         labels=("team", "key", "period"),
     )
     used_by_keys = GaugeMetricFamily(
         "warmgate_key_budget_used_usd",
-        "US dollars that a key has used or reserved in the current period.",
+        "US dollars that a key has spent or reserved in the current period.",
         labels=("team", "key", "period"),
     )
     for each in statuses:
@@ -107,10 +112,10 @@ def _of_budgets(statuses: Sequence[BudgetStatus]) -> Iterator[Metric]:
 
 
 def _of_soft_budgets(statuses: Sequence[SoftBudgetStatus]) -> Metric:
-    """Return the use of soft budgets by team and label; names of keys and models would be too many."""
+    """Return the use of soft budgets by team and label. Key and model names would give too many label values."""
     family = GaugeMetricFamily(
         "warmgate_team_soft_budget_used_ratio",
-        "Share of a soft budget that is used; of several with one label, of that which has used most.",
+        "Used fraction of a team's soft budget. Of several with the same label, the highest is shown.",
         labels=("team", "limit"),
     )
     for each in statuses:

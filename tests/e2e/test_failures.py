@@ -303,9 +303,9 @@ async def test_a_failure_of_all_after_a_keep_alive_is_an_error_event() -> None:
 
         assert (200, True) == (reply.status_code, reply.text.startswith(COMMENT))
         assert "no_worker_available" == error["error"]["code"]
-        assert "no first byte in time" in error["error"]["message"]
+        assert "no first byte within the time limit" in error["error"]["message"]
         assert "[DONE]" not in reply.text
-        with pytest.raises(APIError, match="no first byte in time"):
+        with pytest.raises(APIError, match="no first byte within the time limit"):
             async for _ in await served.openai.chat.completions.create(**body(stream=True)):
                 pass
         assert ["NoWorker", "NoWorker"] == [line["error"] for line in await served.lines(2)]

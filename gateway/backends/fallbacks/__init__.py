@@ -1,1 +1,3 @@
-"""Fallbacks, which answer when a model's own workers cannot: other endpoints and Bedrock, within rates and budgets."""
+"""Fallback backends (other endpoints and Bedrock), which answer when a model's workers cannot, within rates and
+budgets.
+"""

@@ -1,4 +1,4 @@
-"""Limits of what a target is sent: requests and tokens per minute, with a slow start."""
+"""Rate limits of a fallback target: requests and tokens per minute, with a slow start."""
 
 from collections.abc import Iterable
 from typing import Self
@@ -10,17 +10,19 @@ from gateway.backends.fallbacks.slow_start import SlowStart
 
 
 class RateLimits(msgspec.Struct, frozen=True):
-    """Limits per minute; None: no limit."""
+    """Rate limits per minute. A limit of None means that the rate is unlimited."""
 
     requests_per_minute: float | None = None
     tokens_per_minute: float | None = None
-    """Tokens of prompt and output together."""
+    """Maximum number of prompt and output tokens per minute."""
     ramp_s: float | None = None
-    """Time in which both double after a pause, starting from a tenth; None: the whole rate at once."""
+    """Seconds in which the usable rate doubles after a pause, starting at a tenth. Without it (None), the full rate
+    applies.
+    """
 
     @classmethod
     def lowest(cls, rates: Iterable[Self]) -> Self:
-        """Return the amount that all of *rates* allow."""
+        """Return the rate limits that satisfy all of *rates*: the lowest amounts and the slowest start."""
 
         def least(values: list[float | None]) -> float | None:
             return min([value for value in values if value is not None], default=None)
@@ -35,10 +37,10 @@ class RateLimits(msgspec.Struct, frozen=True):
 
 
 class Allowance:
-    """Reservations of the most that a request may use, settled to what it used.
+    """Rate limiter that reserves the most a request may use, and later replaces the reservation by the actual use.
 
-    As AWS counts its quotas (user guide, quotas-token-burndown): prompt and ``maxTokens`` are taken at once, and what
-    was not generated is given back. A time before the latest counts as the latest.
+    It counts like AWS's quotas (user guide, quotas-token-burndown). The prompt and ``maxTokens`` are counted when the
+    request starts, and tokens that were not generated are returned. A time before the latest one counts as the latest.
     """
 
     def __init__(self, rates: RateLimits) -> None:
@@ -50,7 +52,7 @@ class Allowance:
         self.set_rates(rates)
 
     def set_rates(self, rates: RateLimits) -> None:
-        """Apply *rates* from now on; what was used before still counts."""
+        """Replace the rate limits. Past use still counts."""
         if rates == self._rates:
             return
         self._rates = rates
@@ -59,13 +61,13 @@ class Allowance:
         self._tokens = _bucket(self._tokens, rates.tokens_per_minute)
 
     def share(self, now: float) -> float:
-        """Return the share of the rates that may be used at *now*."""
+        """Return the fraction of the rate limits that may be used at *now*, from 0 to 1."""
         if self._requests is None and self._tokens is None:
             return 1.0
         return self._slow_start.share(max(now, self._now))
 
     def wait_s(self, tokens: float, now: float) -> float | None:
-        """Return the seconds until a request with *tokens* is allowed; 0: now; None: never. It counts as use."""
+        """Return the seconds until a request with *tokens* is allowed, or None if it never is. Asking counts as use."""
         self._turn(now)
         waits = [
             0.0 if self._requests is None else self._requests.wait_s(1.0),
@@ -75,7 +77,7 @@ class Allowance:
         return max(found) if len(found) == len(waits) else None
 
     def reserve(self, tokens: float, now: float) -> None:
-        """Reserve room for one request with *tokens*; `wait_s` was 0 just before."""
+        """Reserve *tokens* for one request. `wait_s` must have returned 0 just before."""
         self._turn(now)
         if self._requests is not None:
             self._requests.grant(1.0)
@@ -83,7 +85,7 @@ class Allowance:
             self._tokens.grant(tokens)
 
     def settle(self, reserved: float, used: float, now: float) -> None:
-        """Replace the *reserved* tokens of a request by those that it *used*. It still counts as a request."""
+        """Replace a request's *reserved* tokens with those it *used*. It still counts as one request."""
         self._now = max(now, self._now)
         if self._tokens is not None:
             self._tokens.turn(self.share(now), self._now)

@@ -1,30 +1,33 @@
-"""Breaker that keeps requests from a fallback that would refuse them.
+"""Circuit breaker that stops sending requests to a fallback that would reject them.
 
-1. A failure that only an operator can repair opens it at once and for long: a refused key, a model that is gone.
-2. A used-up quota of a day opens it for hours; a throttled request for moments, longer each time.
-3. Other failures open it when there are several in a row.
-4. After its time one trial request passes. The others follow when its answer begins.
-5. Failures of requests that were sent before it opened do not count, unless they keep it open for longer.
+1. A failure that only an operator can fix, such as a rejected key or a removed model, opens it at once and for a long
+   time.
+2. An exhausted daily quota opens it for hours. A throttled request opens it for seconds, longer each time.
+3. Other failures open it if several occur in a row.
+4. After its open time, one trial request is sent. Other requests follow once the response to the trial begins.
+5. A failure of a request that was sent before the breaker opened is ignored, unless it requires a longer open time.
 """
 
 from gateway.backends.fallbacks.failure_class import FailureClass
 
 SHUT_S = 600.0
-"""One request every ten minutes tests whether the cause was fixed."""
+"""Seconds between trial requests to a fallback whose failure only an operator can fix."""
 DAY_S = 7200.0
-"""AWS does not say when the day of its quota ends; quotas also refill during the day."""
+"""Seconds without requests after a daily quota is exhausted. AWS does not say when its day ends, and quotas also refill
+during the day.
+"""
 THROTTLED_S = 2.0
 LONGEST_THROTTLED_S = 60.0
-"""Quotas are per minute."""
+"""Longest time in seconds that throttling keeps a breaker open. AWS's quotas are per minute."""
 FAILURES = 3
 FAILED_S = 15.0
 LONGEST_FAILED_S = 300.0
 TRIAL_S = 30.0
-"""Time after which another request may be the trial."""
+"""Seconds after which another trial request may be sent if the first one has no result."""
 
 
 class FallbackBreaker:
-    """Breaker of one target. *life* numbers the times between two openings."""
+    """Circuit breaker of one fallback target. A *life* is the number of the period between two openings."""
 
     __slots__ = ("_failures", "_life", "_opened_at", "_openings", "_trial_at", "_until")
 
@@ -38,40 +41,40 @@ class FallbackBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether it is open: from a failure until the answer to a trial request begins."""
+        """Return True from an opening failure until the response to a trial request begins."""
         return self._opened_at is not None
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until a request may be sent; 0: now."""
+        """Return the seconds until a request may be sent, or 0 if one may be sent now."""
         if self._opened_at is None:
             return 0.0
         waits = self._until if self._trial_at is None else max(self._until, self._trial_at + TRIAL_S)
         return max(0.0, waits - now)
 
     def sent(self, now: float) -> int:
-        """Note that a request is sent, and return the number to report its outcome with."""
+        """Record that a request is sent, and return the life number with which to report its outcome."""
         if self._opened_at is not None:
             self._trial_at = now
         return self._life
 
     def began(self, life: int) -> None:
-        """Note the first byte of an answer."""
+        """Record the first byte of a response, which closes the breaker."""
         if life == self._life:
             self._opened_at = self._trial_at = None
 
     def answered(self, life: int) -> None:
-        """Note a complete answer."""
+        """Record a complete response, which closes the breaker and resets its failure counts."""
         if life == self._life:
             self._opened_at = self._trial_at = None
             self._failures = self._openings = 0
 
     def released(self, life: int) -> None:
-        """Note a request that ended without a result."""
+        """Record that a request ended without a result, so that another trial may be sent."""
         if life == self._life:
             self._trial_at = None
 
     def failed(self, failure: FailureClass, life: int, now: float) -> None:
-        """Note a failure."""
+        """Record a failed request, which may open the breaker."""
         if life != self._life:
             if failure.kind in {"shut", "spent for today"}:
                 self._open(max(self._until - now, self._time_s(failure)), now)
@@ -83,7 +86,7 @@ class FallbackBreaker:
         self._open(self._time_s(failure), now)
 
     def forget(self) -> None:
-        """Close it: what kept it open may have been repaired."""
+        """Close the breaker because the cause of its failures may have been fixed."""
         self._life += 1
         self._failures = self._openings = 0
         self._opened_at = self._trial_at = None

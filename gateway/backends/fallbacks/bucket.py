@@ -1,24 +1,28 @@
-"""Rate limit as a bucket of tokens that refills by itself."""
+"""Rate limiter that works as a token bucket."""
 
 import math
 
 BURST_SHARE = 1 / 6
-"""Share of a minute's amount that may be used at once. The rest comes back within a minute, so that no minute has more
-than the amount."""
+"""Fraction of a minute's amount that may be used at once. The rest refills over a minute, so no minute exceeds the
+amount.
+"""
 SLACK = 1e-9
-"""A bucket that is full but for this share of its amount is full."""
+"""Rounding tolerance as a fraction of the amount. A bucket that is full to within this fraction counts as full."""
 
 
 class Bucket:
-    """Bucket that grants no more than its amount in any minute, but for one grant larger than the burst.
+    """Token bucket that grants at most its amount in any minute, except for a single grant that is larger than the
+    burst.
 
-    Such a grant passes a full bucket and leaves a debt, which is paid off first. Times do not go back.
+    Such a grant requires a full bucket and leaves a debt that refills first. Times must not decrease.
     """
 
     __slots__ = ("_amount", "_at", "_least_burst", "_level", "_share")
 
     def __init__(self, amount: float, *, least_burst: float = 0.0) -> None:
-        """*amount* a minute; *least_burst* passes at once however low the share of the rate is."""
+        """Create a full bucket that grants *amount* units per minute. A burst of *least_burst* units is always
+        allowed.
+        """
         self._amount = amount
         self._least_burst = least_burst
         self._share = 0.0
@@ -26,17 +30,17 @@ class Bucket:
         self._at = 0.0
 
     def set_amount(self, amount: float) -> None:
-        """Apply *amount* a minute from now on."""
+        """Change the rate to *amount* units per minute from now on."""
         self._amount = amount
 
     def turn(self, share: float, now: float) -> None:
-        """Refill up to *now*; *share* of the rate may be used."""
+        """Refill the bucket up to time *now*. From then on, the fraction *share* of the rate may be used."""
         refill = (now - self._at) * self._refill_per_s(min(share, self._share))
         self._share, self._at = share, now
         self._level = min(self._burst, self._level + refill)
 
     def wait_s(self, units: float) -> float | None:
-        """Return the seconds until *units* are granted at the present share; 0: now; None: never. Call `turn` first."""
+        """Return the seconds until *units* can be granted, or None if they never can. Call `turn` first."""
         if units > self._amount:
             return None
         lacking = min(units, self._burst) - self._level
@@ -48,7 +52,7 @@ class Bucket:
         self._level -= units
 
     def give_back(self, units: float) -> None:
-        """Return *units* of what was granted to the bucket. Negative: more was used."""
+        """Put *units* of an earlier grant back. A negative number means that more was used than granted."""
         self._level = min(self._burst, self._level + units)
 
     @property

@@ -1,7 +1,7 @@
-"""Canary requests: each Bedrock model is asked for a few tokens at the start and then once in a long while.
+"""Canary requests, which ask each Bedrock fallback for a few tokens at startup and then at long intervals.
 
-A fallback is idle by design. Without canaries it would show only in an emergency that AWS has withdrawn the model. AWS
-closes legacy models to accounts that were idle for 30 days; a request now and then keeps them open.
+Fallbacks are idle most of the time. Without canaries a missing model would be noticed only in an outage. AWS also
+closes legacy models to accounts that have not used them for 30 days, which an occasional request prevents.
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from gateway.protocol.errors import GatewayError, UpstreamError, UpstreamRefused
 _log = logging.getLogger(__name__)
 
 LOOK_S = 30.0
-"""Interval of the search for fallbacks that are due; a fallback that settings add is tried within it."""
+"""Seconds between checks for canary requests that are due. New fallbacks are tried within this time."""
 PACE_S = 2.0
-"""Pause between two requests."""
+"""Seconds between two canary requests."""
 AGAIN_S = 3600.0
-"""Time until the next attempt after a failure: the cause may have been repaired."""
+"""Longest time in seconds until a failed canary is repeated, because its cause may have been fixed."""
 ANSWER_S = 120.0
-"""Models that were idle for long are slow to start."""
+"""Time limit in seconds for a canary request. Models that have been idle for long start slowly."""
 MAX_TOKENS = 16
 QUESTION = "Say OK."
 MAX_LOGGED = 200
@@ -38,11 +38,11 @@ MAX_BYTES = 2**20
 class CanaryRules(msgspec.Struct, frozen=True):
     at_start: bool = True
     every_s: float | None = None
-    """None: only at the start."""
+    """Seconds between two canaries of a fallback. If None, canaries are sent only at startup."""
 
 
 class Canary:
-    """Canary of all models' fallbacks on Bedrock, each target once."""
+    """Sends canary requests to all Bedrock fallbacks, one per target."""
 
     def __init__(
         self,
@@ -54,7 +54,9 @@ class Canary:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         answer_s: float = ANSWER_S,
     ) -> None:
-        """The first three are called each time; *catalog* returns None where no catalog can be read."""
+        """Create a canary. The callbacks *by_model*, *rules* and *catalog* are called for every check. *catalog* may
+        return None.
+        """
         self._by_model = by_model
         self._rules = rules
         self._catalog = catalog
@@ -63,16 +65,16 @@ class Canary:
         self._answer_s = answer_s
 
     async def run(self) -> None:
-        """Send the canaries that are due, until cancelled."""
+        """Send canary requests when they are due, until canceled."""
         while True:
             try:
                 await self.look()
             except Exception:  # noqa: BLE001  # one failed canary must not stop the others
-                _log.exception("a look at the fallbacks failed")
+                _log.exception("Sending canary requests to fallbacks failed")
             await self._sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Send the canaries that are due now, one after the other."""
+        """Send the canary requests that are due now, one after the other."""
         asked: list[Fallback] = []
         for fallbacks, fallback in list(self._with_canary()):
             if self._is_due(fallback):
@@ -112,7 +114,7 @@ class Canary:
             if isinstance(error, TimeoutError):
                 failure = UpstreamTimeout("did not answer", phase="total")
             said = type(error).__name__ if failure is None else redact(failure.message)[:MAX_LOGGED]
-            _log.warning("the canary of model %s failed: %s: %s", fallbacks.model, fallback.id, said)
+            _log.warning("The canary request for model %s failed: %s: %s", fallbacks.model, fallback.id, said)
             now = self._clock()
             if failure is not None:
                 breaker.failed(classify(failure), life, now)
@@ -124,7 +126,9 @@ class Canary:
             fallback.target.checked = CanaryResult(ok=True, at=self._clock())
 
     async def _look_up(self, fallbacks: Iterable[Fallback]) -> None:
-        """Warn of models that AWS is about to take away. Best effort: not everybody may list models."""
+        """Log a warning for models that AWS will retire soon. Skipped where the account lacks the permission to list
+        models.
+        """
         by_place: dict[str, list[Fallback]] = {}
         for fallback in fallbacks:
             by_place.setdefault(fallback.target.key.place, []).append(fallback)
@@ -135,21 +139,21 @@ class Canary:
             try:
                 legacy = await catalog.legacy()
             except (CatalogUnread, GatewayError) as error:
-                _log.info("AWS did not say which models of %s are legacy (%s)", place, error)
+                _log.info("The list of legacy models in %s could not be read (%s)", place, error)
                 continue
             for fallback in there:
                 fallback.target.is_legacy = is_among(fallback.target.key.model, legacy)
                 if fallback.target.is_legacy:
                     _log.warning(
-                        "AWS marks %s as legacy: it will be retired, and idle accounts lose access", fallback.id
+                        "AWS marks %s as legacy. It will be retired, and idle accounts lose access", fallback.id
                     )
 
 
 async def _ask(fallback: Fallback, model: str) -> None:
-    """Raise what a request would.
+    """Send one canary request and check its response.
 
     Raises:
-        GatewayError: it cannot be reached, refuses, or answers something else.
+        GatewayError: if the fallback cannot be reached, rejects the request or returns an error status.
     """
     body = {"model": model, "messages": [{"role": "user", "content": QUESTION}], "max_tokens": MAX_TOKENS}
     call = Call(
@@ -166,7 +170,7 @@ async def _ask(fallback: Fallback, model: str) -> None:
     finally:
         await reply.aclose()
     if reply.status != 200:
-        raise UpstreamRefused(f"answered {reply.status}: {_message(said)}", status=reply.status)
+        raise UpstreamRefused(f"returned status {reply.status}: {_message(said)}", status=reply.status)
 
 
 async def _body(reply: Reply) -> bytes:
@@ -188,4 +192,4 @@ def _message(body: bytes) -> str:
     try:
         return msgspec.json.decode(body, type=_Refusal).error.message
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return "no reason given"
+        return "no error message"

@@ -1,4 +1,4 @@
-"""AWS's list of Bedrock's models, with those that it is about to withdraw."""
+"""AWS's list of Bedrock models, used to find models that will be retired soon."""
 
 import re
 from typing import Protocol
@@ -7,19 +7,20 @@ import httpx
 import msgspec
 
 LEGACY = "LEGACY"
-"""``modelLifecycle.status`` (ListFoundationModels). Accounts that did not use such a
-model lately cannot have it; it ends after some months (AWS's user guide, model-lifecycle)."""
+"""Value of ``modelLifecycle.status`` (ListFoundationModels) for models that AWS retires within months. Accounts that
+have not used such a model recently lose access to it (AWS's user guide, model-lifecycle).
+"""
 ANSWER_S = 30.0
 
 
 class QuestionSigner(Protocol):
-    """Signer of requests with any method."""
+    """Adds the gateway's credentials to requests with any HTTP method."""
 
     async def sign(self, *, url: str, headers: dict[str, str], body: bytes, method: str) -> dict[str, str]:
-        """Return *headers* with the signature's headers.
+        """Return *headers* plus the signature headers.
 
         Raises:
-            ConnectFailed: there are no credentials.
+            ConnectFailed: if no credentials are available.
         """
         ...
 
@@ -38,25 +39,25 @@ class _Listed(msgspec.Struct, rename="camel"):
 
 
 class CatalogUnread(Exception):
-    """The catalog cannot be read; the message says why. Nothing depends on it."""
+    """The list of models could not be read, for the reason in the message. No other function depends on the list."""
 
 
 class Catalog:
-    """Catalog of one region."""
+    """List of Bedrock models in one AWS region."""
 
     def __init__(self, client: httpx.AsyncClient, signer: QuestionSigner, url: str) -> None:
-        """*url* is the address of ListFoundationModels."""
+        """Create a catalog that is read from *url*, the address of ListFoundationModels."""
         self._client = client
         self._signer = signer
         self._url = url
 
     async def legacy(self) -> frozenset[str]:
-        """Return the ids of the models that AWS is about to withdraw.
+        """Return the ids of the models that AWS will retire soon.
 
         Raises:
-            CatalogUnread: AWS cannot be reached, refuses (the right ``bedrock:ListFoundationModels`` is needed), or
-                answers something else.
-            ConnectFailed: there are no credentials.
+            CatalogUnread: if AWS cannot be reached, denies access (``bedrock:ListFoundationModels`` is required) or
+                returns an unexpected response.
+            ConnectFailed: if no credentials are available.
         """
         headers = await self._signer.sign(url=self._url, headers={"accept": "application/json"}, body=b"", method="GET")
         try:
@@ -64,21 +65,25 @@ class Catalog:
         except httpx.HTTPError as error:
             raise CatalogUnread(type(error).__name__) from None
         if response.status_code != httpx.codes.OK:
-            raise CatalogUnread(f"answered {response.status_code}")
+            raise CatalogUnread(f"returned status {response.status_code}")
         try:
             listed = msgspec.json.decode(response.content, type=_Listed)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise CatalogUnread("answered something else") from None
+            raise CatalogUnread("returned an unexpected response") from None
         return frozenset(model.model_id for model in listed.model_summaries if model.model_lifecycle.status == LEGACY)
 
 
 def catalog_url(region: str) -> str:
-    """Return the address of the list at Bedrock's control plane, whose host is not that of the models."""
+    """Return the URL of the model list in *region*. It is on Bedrock's control plane, a different host than for
+    inference.
+    """
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
     return f"https://bedrock.{region}.{suffix}/foundation-models"
 
 
 def is_among(model_id: str, listed: frozenset[str]) -> bool:
-    """Return whether *model_id* is one of *listed*, or an inference profile of one, with a prefix such as ``us.``."""
+    """Return True if *model_id* is in *listed*, or is an inference profile (prefix such as ``us.``) of a listed
+    model.
+    """
     name = model_id.rpartition("/")[2]  # of an ARN
     return name in listed or re.sub(r"^[a-z-]+\.(?=[a-z0-9-]+\.)", "", name) in listed

@@ -1,4 +1,4 @@
-"""One fallback of a model: its backend, what it accepts, and what it costs."""
+"""One fallback of a model, with its backend, limits and price."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -11,17 +11,17 @@ from gateway.tenancy.ledger.price import Price
 
 
 class Connections(Protocol):
-    """Connections of a backend that has its own."""
+    """The connection pool of a backend that does not share the gateway's."""
 
     @property
     def connections_open(self) -> int: ...
 
     def retire(self) -> None:
-        """Close each as soon as its call has ended."""
+        """Close each connection when its current call ends."""
         ...
 
     async def aclose(self) -> None:
-        """Cut all of them."""
+        """Close all connections immediately."""
         ...
 
 
@@ -29,35 +29,36 @@ class Connections(Protocol):
 class Fallback:
     backend: Backend
     kind: str
-    """Name of its kind, as the settings spell it."""
+    """Kind of fallback, as it is named in the settings."""
     target: Target
-    """Quota and failures, which several models may share."""
+    """Rate limits, breaker and canary state, which fallbacks of several models may share."""
     price: Callable[[], Price]
-    """Price of its tokens at this moment."""
+    """Function that returns the current token price."""
     paths: frozenset[str]
-    """Paths of the endpoints that it serves."""
+    """Paths of the API endpoints that this fallback serves."""
     context_tokens: int | None = None
-    """Maximum of prompt and output tokens together; None: not known."""
+    """Context size in tokens (prompt and output together), or None if unknown."""
     max_output_tokens: int | None = None
-    """Maximum of output tokens; a request for more is cut to it. None: not known."""
+    """Output limit in tokens, to which requests are cut, or None if unknown."""
     default_max_tokens: int | None = None
-    """Output limit for requests that have none; None: they are sent without."""
+    """Output limit in tokens for requests that set none. If None, such requests are sent without a limit."""
     output_weight: float = 1.0
-    """Weight of an output token in its rate; a prompt token has 1."""
+    """Weight of an output token in the token rate limit, where a prompt token counts 1."""
     has_canary: bool = False
-    """Whether it is tested periodically, see `Canary`."""
+    """Whether canary requests are sent to this fallback (see `Canary`)."""
     connections: Connections | None = None
     made_from: Hashable = None
-    """Settings that its backend was made from: a backend with the same settings is kept."""
+    """Settings from which the backend was built. The backend is kept as long as they are unchanged."""
 
     @property
     def id(self) -> str:
         return self.backend.id
 
     def takes(self, request: FallbackRequest) -> bool:
-        """Return whether prompt and output fit.
+        """Return True if the request's prompt and output fit the context size.
 
-        Without a limit of the caller the expected output counts: the limit that is sent is cut to what is left.
+        If the client set no output limit, the expected output counts, because the limit sent to the fallback is cut to
+        fit.
         """
         if self.context_tokens is None:
             return True
@@ -67,9 +68,9 @@ class Fallback:
         return request.prompt_tokens + wanted <= self.context_tokens
 
     def output_tokens(self, request: FallbackRequest) -> float:
-        """Return the maximum of output tokens, which is reserved.
+        """Return the number of output tokens to reserve for *request*, the most that it may generate.
 
-        Without a limit of the caller or the fallback it is the expected output.
+        Without any limit this is the expected output length.
         """
         limits: list[float] = [limit for limit in (request.max_tokens, self.max_output_tokens) if limit is not None]
         if request.max_tokens is None:

@@ -1,4 +1,4 @@
-"""One request at one fallback, from the reservation to its actual cost."""
+"""One request to one fallback, from the reservation of its limits to its actual cost."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -15,25 +15,27 @@ from gateway.protocol.usage import Usage
 from gateway.tenancy.ledger.price import Price
 
 Why = Literal["too_long", "rate", "budget", "share", "breaker", "not_served"]
-"""Reason to skip a fallback: prompt and output do not fit; its rate has no room; the model's budget or share of
-requests has none; it failed just now; it does not serve the endpoint."""
+"""Reason to skip a fallback: the request does not fit its context, its rate limit is exhausted, the model's budget or
+share is exhausted, its breaker is open, or it does not serve the endpoint.
+"""
 
 Outcome = Literal["answered", "failed", "left", "unused"]
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A fallback that is not asked, and why."""
+    """A fallback that was skipped, and the reason."""
 
     why: Why
     retry_after_s: float | None
-    """Seconds until there may be room; None: never for this request, or not known."""
+    """Seconds after which the request may be possible, or None if never or unknown."""
     backend: str
-    """Id of the fallback."""
+    """Id of the skipped fallback."""
 
 
 class FallbackAttempt:
-    """Attempt that the caller ends in one of four ways. Only the first counts, so `left` or `unused` may stand in a
-    ``finally``.
+    """A request to one fallback that must end in exactly one of four outcomes.
+
+    Only the first outcome reported counts, so `left` or `unused` can be called in a ``finally`` block.
     """
 
     def __init__(
@@ -48,13 +50,13 @@ class FallbackAttempt:
         price: Price,
         counted: Callable[[str, Outcome], None],
     ) -> None:
-        """*spill* and *reserved_tokens* are held of the budget and of the target's allowance; *counted* is called
-        at the end with the fallback's id.
+        """Create an attempt whose budget *spill* and *reserved_tokens* are already reserved. *counted* is called with
+        its outcome.
         """
         self.backend: Backend = fallback.backend
         self.kind = fallback.kind
         self.price = price
-        """Price of its tokens at the time of the reservation."""
+        """Token price at the time of the reservation."""
         self.ended_at: float | None = None
         self._fallback = fallback
         self._request = request
@@ -65,12 +67,12 @@ class FallbackAttempt:
         self._counted = counted
 
     def began(self) -> None:
-        """Note the first useful byte of an answer, which closes the breaker. Ends nothing."""
+        """Record the first useful byte of a response, which closes the breaker. The attempt continues."""
         if self.ended_at is None:
             self._fallback.target.breaker.began(self._life)
 
     def answered(self, usage: Usage | None, now: float) -> None:
-        """Settle a complete answer; without *usage* by the expected output."""
+        """Settle a complete response by its *usage*, or by the expected output if no usage was reported."""
         if self._ends("answered", now):
             self._fallback.target.breaker.answered(self._life)
             if usage is None:
@@ -80,7 +82,7 @@ class FallbackAttempt:
                 self._spend(usage.completion_tokens, now, prompt=usage.prompt_tokens, cached=cached)
 
     def failed(self, error: UpstreamError, now: float) -> None:
-        """Settle a failure before or in the answer. The expected output is charged unless nothing was generated."""
+        """Settle a failed request. The expected output is charged unless it is certain that nothing was generated."""
         if self._ends("failed", now):
             target = self._fallback.target
             target.breaker.failed(classify(error), self._life, now)
@@ -90,22 +92,22 @@ class FallbackAttempt:
                 self._spend(self._request.expected_output_tokens, now)
 
     def left(self, streamed_tokens: int, now: float) -> None:
-        """Settle for a caller who left after *streamed_tokens*: they and the prompt are paid.
+        """Settle a request whose client disconnected. The prompt and *streamed_tokens* are charged.
 
-        Call `unused` if nothing was sent or the fallback refused the request as wrong.
+        Call `unused` instead if nothing was sent or the fallback rejected the request as invalid.
         """
         if self._ends("left", now):
             self._fallback.target.breaker.released(self._life)
             self._spend(streamed_tokens, now)
 
     def unused(self, now: float) -> None:
-        """Release everything: the request could not be translated, or the answer was a 4xx."""
+        """Release all reservations because the request was not sent or was rejected with a 4xx status."""
         if self._ends("unused", now):
             self._fallback.target.breaker.released(self._life)
             self._give_back(now)
 
     def retry_in_s(self, now: float) -> float:
-        """Return the seconds for which failures keep requests from this fallback."""
+        """Return the seconds until the fallback's breaker allows requests again."""
         return self._fallback.target.breaker.wait_s(now)
 
     def _ends(self, outcome: Outcome, now: float) -> bool:

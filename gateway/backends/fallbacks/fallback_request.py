@@ -1,17 +1,19 @@
-"""Facts about a request that decide which fallback may have it."""
+"""The properties of a request that decide which fallback can serve it."""
 
 import msgspec
 
 
 class FallbackRequest(msgspec.Struct, frozen=True):
-    """Facts known before anything is sent. Counts are tokens."""
+    """Request properties known before sending. Token counts may be fractional estimates."""
 
     prompt_tokens: float
-    """Exact where the workers' tokenizer is known, else estimated; a fallback with another tokenizer counts others."""
+    """Prompt length in tokens. It is exact if the workers' tokenizer is known, and other tokenizers may count
+    differently.
+    """
     max_tokens: int | None
-    """The caller's own limit of the output; None if it set none."""
+    """Output limit that the client set, in tokens, or None."""
     expected_output_tokens: float
-    """Usual length of the model's answers."""
+    """Typical output length of the model in tokens."""
     team: str
     path: str
-    """Path of the endpoint, such as ``/v1/chat/completions``."""
+    """Path of the API endpoint, such as ``/v1/chat/completions``."""

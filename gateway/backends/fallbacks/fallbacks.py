@@ -1,9 +1,9 @@
-"""The fallbacks of one model, in order, and reservations of their limits.
+"""The fallbacks of one model in order of preference, and the reservation of their limits.
 
-1. A reservation is made before anything is sent, in one step without an await: however many requests fail over at
-   once, no more of them pass than rates and budget have room for.
-2. Nothing is reserved of a fallback that the caller does not reach.
-3. A reservation is settled once, to the actual use.
+1. Limits are reserved before a request is sent, in one step without ``await``. However many requests fail over at once,
+   no more are sent than rate limits and budgets allow.
+2. Nothing is reserved for a fallback that the caller does not reach.
+3. Each reservation is settled once, to the actual use.
 """
 
 from collections import Counter
@@ -17,19 +17,19 @@ from gateway.backends.fallbacks.spill_budget import SpillBudget, SpillLimits
 
 
 class FallbackCounts:
-    """Outcomes of a model's fallbacks since the start."""
+    """Outcome counts for the fallbacks of one model since startup."""
 
     __slots__ = ("requests", "skipped")
 
     def __init__(self) -> None:
         self.requests: Counter[tuple[str, Outcome]] = Counter()
-        """Attempts by id of the fallback and outcome."""
+        """Number of attempts by fallback id and outcome."""
         self.skipped: Counter[tuple[str, Why]] = Counter()
-        """Skipped fallbacks by id and reason."""
+        """Number of skips by fallback id and reason."""
 
 
 class Fallbacks:
-    """The fallbacks of one model; false without any."""
+    """The fallbacks of one model in order of preference. False if the model has no fallbacks."""
 
     def __init__(
         self,
@@ -39,7 +39,9 @@ class Fallbacks:
         limits: SpillLimits | None = None,
         former: "Fallbacks | None" = None,
     ) -> None:
-        """*limits* apply to this *model*; the spending and counts of *former* are kept."""
+        """Create the fallbacks of *model*. *limits* apply to the model as a whole. Budget and counts of *former* are
+        kept.
+        """
         self.model = model
         self.in_order = tuple(fallbacks)
         self._limits = limits or SpillLimits()
@@ -57,18 +59,18 @@ class Fallbacks:
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Ids of the fallbacks, in order."""
+        """Return the ids of the fallbacks in order of preference."""
         return tuple(fallback.id for fallback in self.in_order)
 
     def note_request(self, now: float) -> None:
-        """Note a request for the model, whether or not a fallback answers it."""
+        """Count a request for the model, whether or not a fallback answers it."""
         if self.in_order:
             self.budget.note_request(now)
 
     def attempts(self, request: FallbackRequest, now: float) -> Iterator[FallbackAttempt | Skipped]:
-        """Yield an attempt at each fallback in turn, or why it is skipped. An attempt is reserved when it is yielded.
+        """Yield an attempt for each fallback in order, or the reason why it is skipped.
 
-        End each attempt before the next is asked for; the next is reserved at the time of that end.
+        An attempt's limits are reserved when it is yielded. End each attempt before requesting the next one.
         """
         for fallback in self.in_order:
             place = self._place(fallback, request, now)
@@ -77,14 +79,14 @@ class Fallbacks:
                 now = max(now, place.ended_at)
 
     def retire(self, successor: "Fallbacks | None") -> None:
-        """Close the connections that *successor* does not use, as soon as their calls have ended."""
+        """Retire the connections that *successor* does not use. Each is closed when its current call ends."""
         staying = set() if successor is None else {id(fallback.connections) for fallback in successor.in_order}
         for connections in self._connections():
             if id(connections) not in staying:
                 connections.retire()
 
     async def aclose(self) -> None:
-        """Cut the connections, also those of former settings."""
+        """Close all connections immediately, including those of replaced settings."""
         for connections in (*self._connections(), *self._leaving):
             await connections.aclose()
 

@@ -1,11 +1,13 @@
-"""Outage of a model's fallbacks, logged once and not with every request."""
+"""State of an outage in which no fallback answers, logged once instead of for every request."""
 
 QUIET_S = 300.0
-"""Time without a failure after which the next one is another outage: workers may have answered meanwhile."""
+"""Seconds without a failure after which the next failure counts as a new outage, because workers may have answered
+meanwhile.
+"""
 
 
 class Outage:
-    """Outage of one model: from the first request that no fallback answers to the next answer."""
+    """Outage of one model's fallbacks, from the first request that no fallback answers to the next answer."""
 
     __slots__ = ("_began_at", "_failed", "_last_at")
 
@@ -15,7 +17,7 @@ class Outage:
         self._failed = 0
 
     def failed(self, now: float) -> bool:
-        """Note a request that no fallback answered, and return whether that begins an outage."""
+        """Record a request that no fallback answered. Return True if it begins an outage."""
         begins = self._began_at is None or now - self._last_at > QUIET_S
         if begins:
             self._began_at, self._failed = now, 0
@@ -24,6 +26,8 @@ class Outage:
         return begins
 
     def answered(self, now: float) -> tuple[float, int] | None:
-        """Note an answer, and return seconds and failed requests of the outage that ends with it."""
+        """Record an answer. Return the length in seconds and the failed requests of the outage it ends, or None without
+        an outage.
+        """
         began_at, self._began_at = self._began_at, None
         return None if began_at is None else (now - began_at, self._failed)

@@ -1,12 +1,13 @@
-"""Sum over a recent span of time, in slots, so that its memory does not grow with what is added."""
+"""Sum over a sliding time window, kept in slots so that its memory is bounded."""
 
 from collections import deque
 
 
 class SlidingSum:
-    """Sum of what was added within *span_s*, and up to *slot_s* longer: a slot is forgotten as a whole.
+    """Sum of the amounts added within the last *span_s* seconds, with a resolution of *slot_s* seconds.
 
-    Times may go back a little: what is late counts with the newest slot. O(slots) to add up.
+    An amount may be kept up to *slot_s* too long. A slightly decreasing time counts for the newest slot. O(slots) to
+    sum.
     """
 
     __slots__ = ("_slot_s", "_slots", "_span_s")
@@ -17,7 +18,7 @@ class SlidingSum:
         self._slots: deque[list[float]] = deque()  # of [when the slot ends, sum], oldest first
 
     def add(self, amount: float, now: float) -> None:
-        """Add *amount*; a negative one takes back what was added within the span."""
+        """Add *amount*. A negative amount cancels one added within the window."""
         self._forget(now)
         if not self._slots or now >= self._slots[-1][0]:
             self._slots.append([(now // self._slot_s + 1.0) * self._slot_s, 0.0])
@@ -28,7 +29,9 @@ class SlidingSum:
         return sum([amount for _, amount in self._slots])
 
     def falls_by_s(self, amount: float, now: float) -> float | None:
-        """Return the seconds until the sum is *amount* lower, if nothing is added; None: it is not that large."""
+        """Return the seconds until the sum is lower by *amount* if nothing is added, or None if the sum is smaller than
+        that.
+        """
         self._forget(now)
         for ends, added in self._slots:
             amount -= added

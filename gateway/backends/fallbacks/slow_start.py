@@ -1,6 +1,6 @@
-"""Slow start of a rate: a small share after a pause, which doubles with each period of use.
+"""Slow start of a rate limit: a small fraction after a pause, which doubles in each period of use.
 
-AWS asks for that: a fleet that fails as a whole must not meet a Bedrock that was idle with all of its requests at once.
+AWS recommends this, so that a failing cluster does not send all of its requests to an idle Bedrock model at once.
 """
 
 import math
@@ -9,22 +9,24 @@ FIRST_SHARE = 0.1
 
 
 class SlowStart:
-    """Share between `FIRST_SHARE` and 1. Times do not go back."""
+    """Usable fraction of a rate limit, from `FIRST_SHARE` to 1. Times must not decrease."""
 
     __slots__ = ("_at", "_doubling_s", "_share")
 
     def __init__(self, doubling_s: float | None) -> None:
-        """*doubling_s* None: no slow start, the share is always 1."""
+        """Create a slow start that doubles every *doubling_s* seconds. If it is None, the whole rate is always
+        usable.
+        """
         self._doubling_s = doubling_s
         self._share = FIRST_SHARE
         self._at: float | None = None  # of the last request
 
     def set_doubling_s(self, doubling_s: float | None) -> None:
-        """Double in *doubling_s* from now on; None: no slow start."""
+        """Change the doubling time to *doubling_s* seconds. None turns the slow start off."""
         self._doubling_s = doubling_s
 
     def share(self, now: float) -> float:
-        """Return the share. It grows while there is a request in each doubling time, and falls otherwise."""
+        """Return the usable fraction. It grows while each doubling period has a request, and falls otherwise."""
         if self._doubling_s is None:
             return 1.0
         if self._at is None:
@@ -35,6 +37,6 @@ class SlowStart:
         return min(1.0, max(FIRST_SHARE, self._share * math.exp2(max(-4.0, doublings))))  # 4: from 1 to below the first
 
     def asked(self, now: float) -> None:
-        """Note a request for the rate, whether or not there is room."""
+        """Record that a request needs the rate, whether or not it is allowed."""
         self._share = self.share(now)
         self._at = now

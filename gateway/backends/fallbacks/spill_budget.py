@@ -1,8 +1,8 @@
-"""Budget of one model's fallbacks: dollars within an hour, and the share of its requests that may go there.
+"""Budget for one model's fallbacks: dollars per hour, and the fraction of its requests that fallbacks may serve.
 
-1. The most that a request may cost is held from before it is sent until its actual cost is known.
-2. Held and spent together never exceed the limit when a request is let in. More may be spent than was held
-   only where a fallback counts more tokens than were expected.
+1. The most that a request may cost is reserved before it is sent, until its actual cost is known.
+2. Reserved and spent dollars together never exceed the limit when a request is admitted. The limit can be exceeded
+   later only if a fallback counts more tokens than expected.
 """
 
 from typing import Literal
@@ -14,29 +14,31 @@ from gateway.tenancy.ledger.price import HOUR_S
 
 MINUTE_S = 60.0
 FLOOR = 3
-"""Requests a minute that a share lets pass however little traffic there is: with none, the first could never spill."""
+"""Requests per minute that are allowed even with little traffic. Otherwise the first request could never use a
+fallback.
+"""
 SETTLED_SOON_S = 5.0
-"""Time to ask again if all room is held by running requests, which mostly cost less than what is held."""
+"""Retry delay in seconds if running requests hold the whole budget. Most cost less than is reserved for them."""
 SLACK_USD = 1e-9
-"""Sums of doubles: a nano-dollar."""
+"""Rounding tolerance in dollars for sums of floating-point numbers."""
 
 
 class SpillLimits(msgspec.Struct, frozen=True):
     usd_per_hour: float | None = None
     share: float | None = None
-    """Share of the model's requests of the last minute; 0: none."""
+    """Maximum fraction of the model's requests in the last minute that fallbacks may serve. 0 forbids fallbacks."""
 
 
 class NoRoom(msgspec.Struct, frozen=True):
-    """Reason why a request has no room."""
+    """The limit that a request would exceed."""
 
     of: Literal["budget", "share"]
     wait_s: float | None
-    """Seconds until there may be room; None: never for this request."""
+    """Seconds until the limit may allow the request, or None if it never will."""
 
 
 class HeldBudget:
-    """Part of the budget that one request holds until it is settled."""
+    """Dollars that one request reserves until it is settled."""
 
     __slots__ = ("usd",)
 
@@ -45,7 +47,7 @@ class HeldBudget:
 
 
 class SpillBudget:
-    """Budget of one model. Seconds are monotonic."""
+    """Fallback budget of one model. All times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._spent = SlidingSum(HOUR_S, MINUTE_S)
@@ -55,11 +57,11 @@ class SpillBudget:
         self._held_usd = 0.0
 
     def note_request(self, now: float) -> None:
-        """Note a request for the model, whether or not a fallback answers it."""
+        """Count a request for the model, whether or not a fallback answers it."""
         self._requests.add(1.0, now)
 
     def lack(self, limits: SpillLimits, usd: float, now: float) -> NoRoom | None:
-        """Return why a request that may cost *usd* has no room; None: it has."""
+        """Return the limit that a request costing up to *usd* dollars would exceed, or None if it is allowed."""
         if limits.share is not None:
             floor = FLOOR if limits.share > 0.0 else 0
             if self._spilled.total(now) + 1.0 > max(floor, limits.share * self._requests.total(now)):
@@ -71,7 +73,7 @@ class SpillBudget:
         return None
 
     def reserve(self, usd: float, now: float) -> HeldBudget:
-        """Hold *usd*; `lack` was None just before."""
+        """Reserve *usd* dollars. `lack` must have returned None just before."""
         spill = HeldBudget(usd)
         self._held[spill] = now
         self._held_usd += usd
@@ -79,19 +81,19 @@ class SpillBudget:
         return spill
 
     def settle(self, spill: HeldBudget, usd: float, now: float) -> None:
-        """Book *usd* as spent in place of what was held."""
+        """Replace a reservation with the *usd* dollars actually spent."""
         self._release(spill)
         self._spent.add(usd, now)
 
     def give_back(self, spill: HeldBudget, now: float) -> None:
-        """Release what was held: nothing was spent."""
+        """Release a reservation of which nothing was spent."""
         reserved_at = self._held[spill]
         self._release(spill)
         if now - reserved_at < MINUTE_S:
             self._spilled.add(-1.0, now)
 
     def spent_usd(self, now: float) -> float:
-        """Return the dollars spent within the last hour, without what is held."""
+        """Return the dollars spent within the last hour, without reservations."""
         return self._spent.total(now)
 
     @property

@@ -1,7 +1,7 @@
-"""Target of a fallback: a Bedrock model of one region, or a model at one address.
+"""Targets of fallbacks: a Bedrock model in one region, or a model at one address.
 
-Several models of the gateway may name the same target. They share its quota, its failures and its canary, which are
-kept here through every change of the settings.
+Several models of the gateway may use the same target. They share its quota, breaker and canary state, which survive
+changes to the settings.
 """
 
 from collections.abc import Hashable, Iterable, Mapping
@@ -15,18 +15,18 @@ from gateway.backends.fallbacks.breaker import FallbackBreaker
 
 
 class TargetKey(msgspec.Struct, frozen=True):
-    """Identity of a target: fallbacks with the same key share it."""
+    """Identity of a fallback target. Fallbacks with equal keys share one target."""
 
     kind: str
     place: str
-    """Region of Bedrock, or URL."""
+    """AWS region of a Bedrock target, or URL of another endpoint."""
     model: str
     endpoint: str | None = None
-    """Address in place of Bedrock's own in that region."""
+    """Address that replaces Bedrock's standard address in the region, or None."""
 
 
 class CanaryResult(msgspec.Struct, frozen=True):
-    """Result of the last canary."""
+    """Result of the last canary request to a target."""
 
     ok: bool
     at: float
@@ -34,46 +34,48 @@ class CanaryResult(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True, eq=False)
 class Target:
-    """State of one target."""
+    """Rate limits, breaker and canary state of one fallback target."""
 
     key: TargetKey
     allowance: Allowance = field(default_factory=lambda: Allowance(RateLimits()))
     breaker: FallbackBreaker = field(default_factory=FallbackBreaker)
     seen_at: float | None = None
-    """Time at which the canary first saw it."""
+    """Monotonic time in seconds at which the canary first saw the target, or None."""
     checked: CanaryResult | None = None
     access: Hashable = None
-    """Credentials of the gateway at the target."""
+    """Identity of the credentials that the gateway uses at the target."""
     refusals: Refusals = field(default_factory=Refusals)
-    """Fields and output limits that Bedrock refused."""
+    """Request fields and output limits that Bedrock rejected at this target."""
     is_legacy: bool = False
-    """Whether AWS is about to withdraw the model."""
+    """Whether AWS has announced the model's retirement."""
 
 
 class TargetSettings(msgspec.Struct, frozen=True):
-    """Limits and credentials that one fallback of one model has for its target."""
+    """Rate limits and credentials that one model's settings give for a fallback target."""
 
     rates: RateLimits = RateLimits()
     access: Hashable = None
 
 
 class Targets:
-    """Targets that the present or former settings name."""
+    """All fallback targets named in the settings, by their keys."""
 
     def __init__(self) -> None:
         self._targets: dict[TargetKey, Target] = {}
 
     def find(self, key: TargetKey) -> Target:
-        """Return the target of *key*, the same one as long as it is named. A new one has no limits before `attend`."""
+        """Return the target for *key*, creating it if necessary. A new target has no rate limits until `attend` is
+        called.
+        """
         target = self._targets.get(key)
         if target is None:
             target = self._targets[key] = Target(key)
         return target
 
     def attend(self, named: Mapping[TargetKey, Iterable[TargetSettings]]) -> None:
-        """Apply the lowest limits that are named for each target, and forget the targets that are not named.
+        """Apply the lowest rate limits given for each target, and remove targets that are no longer named.
 
-        New credentials close the breaker: the old ones may have been the cause of its failures.
+        New credentials close the target's breaker, because the old ones may have caused its failures.
         """
         self._targets = {key: target for key, target in self._targets.items() if key in named}
         for key, namings in named.items():

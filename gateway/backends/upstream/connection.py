@@ -1,8 +1,9 @@
 """One HTTP/1.1 connection to a worker.
 
-1. One exchange at a time: `begin` writes the request, `first_byte` and `wait_for_body` wait, `take_body` hands out.
-2. The parser's callbacks only note what came; `data_received` decides once per packet whether anybody has to wake up.
-3. No task and no timer is started here: deadlines are plain numbers that the pool's sweep hands to `expire`.
+1. It carries one exchange at a time. `begin` writes the request, `first_byte` and `wait_for_body` wait for data, and
+   `take_body` returns it.
+2. The parser's callbacks only record data. `data_received` decides once per packet whether to wake the waiting call.
+3. No tasks or timers are started here. Deadlines are numbers that the pool's sweep compares with the time in `expire`.
 """
 
 import asyncio
@@ -20,11 +21,11 @@ _JOIN_UP_TO_BYTES: Final = (
 )
 
 _WRITE_AT_ONCE_BYTES: Final = 256 * 1024
-"""The kernel takes them in 0.1 ms; of a longer body it gets so much in each turn of the loop."""
+"""Number of bytes written at once, which takes the kernel 0.1 ms. Longer bodies are written in pieces of this size."""
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """Made by the pool, lent to one call at a time."""
+    """A connection made by the pool and lent to one call at a time."""
 
     __slots__ = (
         "_is_lent",
@@ -67,12 +68,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._unsent = memoryview(b"")
         self.response = ResponseParser(limits)
         self.exchanges = 0
-        """Number of requests written so far."""
+        """Number of requests written to this connection so far."""
         self.idle_since = 0.0
-        """Monotonic seconds; kept by the pool."""
+        """Monotonic time in seconds since which the connection has been idle. The pool maintains it."""
         self.failure: UpstreamError | None = None
         self.died_unanswered = False
-        """Whether the peer closed without one byte of an answer."""
+        """Whether the worker closed the connection without sending any byte of a response."""
 
     # The exchange
 
@@ -89,8 +90,7 @@ class UpstreamConnection(asyncio.Protocol):
     ) -> None:
         """Write one request. Deadlines are monotonic seconds.
 
-        Nothing is held back while the transport's buffer is full, which copies nothing: waiting for the answer is
-        waiting for the drain.
+        The body is not held back while the transport's buffer is full, because the call waits for the response anyway.
         """
         self.response.expect(is_head_request=is_head_request)
         self._stalls.expect(idle_s)
@@ -111,7 +111,7 @@ class UpstreamConnection(asyncio.Protocol):
             self._send_on()
 
     def _send_on(self) -> None:
-        """Write the next piece of a long body, and see to it that the one after it follows."""
+        """Write the next piece of a long body, and schedule the piece after it."""
         piece, self._unsent = self._unsent[:_WRITE_AT_ONCE_BYTES], self._unsent[_WRITE_AT_ONCE_BYTES:]
         if self._transport.is_closing():
             self._unsent = memoryview(b"")
@@ -121,11 +121,12 @@ class UpstreamConnection(asyncio.Protocol):
             self._loop.call_soon(self._send_on)
 
     async def first_byte(self) -> None:
-        """Wait for status and headers, and for the first byte of the body where the call streams and the status is 200.
+        """Wait for status and headers. If the call streams and the status is 200, also wait for the first byte of the
+        body.
 
         Raises:
-            ReplyBroken: the connection broke before that.
-            UpstreamTimeout: ``first_byte`` or ``total``.
+            ReplyBroken: if the connection breaks before that.
+            UpstreamTimeout: if the ``first_byte`` or ``total`` time limit passes.
         """
         if not self._is_ready():
             self._waiter = waiter = self._loop.create_future()
@@ -138,7 +139,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._phase = "idle"
 
     async def wait_for_body(self, now: float) -> None:
-        """Wait until `take_body` has something to give."""
+        """Wait until `take_body` can return data or must raise an error."""
         if not self._is_ready():
             self._stalls.paused_at = now
             self._phase_deadline = now + self._stalls.idle_s
@@ -146,11 +147,12 @@ class UpstreamConnection(asyncio.Protocol):
             await waiter
 
     def take_body(self) -> bytes:
-        """Return everything that has come; ``b""`` at the end of the body.
+        """Return all body data received since the last call, or ``b""`` at the end of the body.
 
         Raises:
-            ReplyBroken: the connection broke and all that came before has been taken.
-            UpstreamTimeout: ``idle`` or ``total``, likewise.
+            ReplyBroken: if the connection broke and all data received before has been returned.
+            UpstreamTimeout: if the ``idle`` or ``total`` time limit passed and all data received before has been
+                returned.
         """
         response = self.response
         if response.pieces:
@@ -163,42 +165,42 @@ class UpstreamConnection(asyncio.Protocol):
         raise self._the_failure()
 
     def expect_within(self, idle_s: float) -> None:
-        """Allow a pause of *idle_s* from now on, and for the wait under way."""
+        """Change the longest allowed pause to *idle_s* seconds, including for a current wait."""
         self._stalls.idle_s = idle_s
         if self._is_pausing():
             self._phase_deadline = self._stalls.paused_at + idle_s
 
     def is_streaming(self) -> bool:
-        """Return whether an answer has begun, and more of it may come."""
+        """Return True if a response has begun and is not complete."""
         return self._is_lent and self._phase == "idle" and not self.response.is_complete
 
     def take_arrivals(self) -> int:
-        """Return how often something of the answer has come since the last call."""
+        """Return how many times response data has arrived since the last call."""
         return self._stalls.take_arrivals()
 
     def compare(self, arrivals: int, others: int, others_arrivals: int) -> None:
-        """Note what the worker's *others* streams got while this one got *arrivals*."""
+        """Record how much data the worker's *others* streams received while this stream received *arrivals*."""
         self._stalls.compare(arrivals, others, others_arrivals, waits=self._waiter is not None)
 
     def inquire(self, engine: EngineProgress, now: float) -> None:
-        """Note what *engine* generates, if a pause may be a stall."""
+        """Check whether *engine* generates tokens, if the current pause might be a stall."""
         if self._may_have_stalled():
             self._stalls.inquire(engine, now)
 
     def forgive(self, late_s: float) -> None:
-        """Do not count *late_s* as a pause of the worker: the gateway could not have heard anything in that time."""
+        """Extend the deadline by *late_s* seconds in which the gateway was blocked and could not have received data."""
         if self._may_have_stalled():
             self._phase_deadline += late_s
 
     def interrupt(self, error: UpstreamError) -> None:
-        """Cut the exchange: the wait under way, or the next `take_body`, ends with *error*, whatever came before."""
+        """Abort the exchange. The current wait or the next `take_body` raises *error*, and unread data is discarded."""
         self.response.pieces.clear()
         self.response.is_complete = False
         self.failure = error
         self._fail(error)
 
     def is_reusable(self) -> bool:
-        """Return whether the answer is complete, the request is out, and both sides want to go on."""
+        """Return True if the exchange is complete and both sides keep the connection open."""
         return (
             self.response.is_complete
             and self.response.keep_alive
@@ -211,33 +213,42 @@ class UpstreamConnection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def rest(self, now: float) -> None:
-        """End an exchange: no deadline runs, and a byte from the peer closes the connection."""
+        """End an exchange. Deadlines no longer apply, and any byte from the worker closes the idle connection."""
         self._is_lent = False
         self._total_deadline = math.inf
         self.response.pieces.clear()
         self.idle_since = now
 
     def abort(self) -> None:
-        """Cut the connection at once, which makes a worker stop generating."""
-        self._fail(ReplyBroken(f"worker {self._worker_id}: the call was given up"))
+        """Close the connection at once, which makes the worker stop generating."""
+        self._fail(ReplyBroken(f"worker {self._worker_id}: the call was aborted"))
 
     def abandon(self) -> None:
-        """Cut the exchange if nothing of its answer is here yet: its caller may still ask another worker."""
+        """Abort the exchange if no part of its response has arrived, so that the call can be retried on another
+        worker.
+        """
         if self._is_lent and self._waiter is not None and self._phase == "first_byte":
-            self._fail(ReplyBroken(f"worker {self._worker_id}: found down before it answered"))
+            self._fail(ReplyBroken(f"worker {self._worker_id}: health checks found it down before it responded"))
 
     def expire(self, now: float) -> None:
-        """Cut the exchange if one of its deadlines has passed."""
+        """Abort the exchange if one of its deadlines has passed."""
         if not self._is_lent or self.response.is_complete:
             return
         if now >= self._total_deadline:
-            self._fail(UpstreamTimeout(f"worker {self._worker_id}: not done within the total time", phase="total"))
+            self._fail(
+                UpstreamTimeout(
+                    f"worker {self._worker_id}: the response was not complete within the total time limit",
+                    phase="total",
+                )
+            )
         elif self._waiter is None or now < self._phase_deadline:
             return
         elif self._phase == "first_byte":
-            self._fail(UpstreamTimeout(f"worker {self._worker_id}: no first byte in time", phase="first_byte"))
+            self._fail(
+                UpstreamTimeout(f"worker {self._worker_id}: no first byte within the time limit", phase="first_byte")
+            )
         elif self._stalls.has_stalled(now):
-            self._fail(UpstreamTimeout(f"worker {self._worker_id}: silent for too long", phase="idle"))
+            self._fail(UpstreamTimeout(f"worker {self._worker_id}: no data within the idle time limit", phase="idle"))
 
     def _is_pausing(self) -> bool:
         return self._waiter is not None and self._phase == "idle"
@@ -246,7 +257,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._is_pausing() and self._stalls.is_stricter()
 
     def _is_ready(self) -> bool:
-        """Return whether as much of the answer has come as the call waits for."""
+        """Return True if the data that the current call waits for has arrived."""
         response = self.response
         if response.is_complete or self.failure is not None:
             return True
@@ -257,7 +268,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._phase == "first_byte" and response.status != 200
 
     def _the_failure(self) -> UpstreamError:
-        return self.failure or ReplyBroken(f"worker {self._worker_id}: the answer ended too early")
+        return self.failure or ReplyBroken(f"worker {self._worker_id}: the response ended too early")
 
     def _fail(self, failure: UpstreamError) -> None:
         if self.failure is None:

@@ -1,8 +1,8 @@
-"""Progress of the engine behind an address, by the counter of generated tokens in its metrics.
+"""Progress of an inference engine, measured by the generated token counter in its metrics.
 
-A stream can be silent while its engine works: a parser may hold back a tool call or reasoning until it is complete. The
-number of running requests does not show that, because it includes those that are stuck; the number of generated tokens
-does.
+A stream can be silent while its engine works, because a parser may hold back a tool call or reasoning until it is
+complete. The number of running requests does not show this, because it includes stuck requests. The number of generated
+tokens does.
 """
 
 import math
@@ -11,10 +11,10 @@ from weakref import WeakValueDictionary
 
 
 class EngineProgress:
-    """The readings of one engine's counter. Pure: times are arguments, in monotonic seconds."""
+    """Readings of one engine's generated token counter. Times are monotonic seconds, passed as arguments."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
-        """*ask* is called to have the engine read before its turn; the reading comes later, or never."""
+        """Create a record. *ask* requests an early metrics reading, which arrives later through `note`, or never."""
         self._ask = ask
         self._asked_at = -math.inf
         self._tokens: float | None = None
@@ -23,16 +23,17 @@ class EngineProgress:
         self._advance = (-math.inf, -math.inf)
 
     def ask(self, now: float, *, every_s: float) -> None:
-        """Ask for a reading, unless one was asked for within *every_s*, or the engine has no such counter."""
+        """Request a reading, unless one was requested within *every_s* seconds or the engine has no such counter."""
         if self._tokens is not None and now >= self._asked_at + every_s:
             self._asked_at = now
             self._ask()
 
     def note(self, tokens: float | None, *, asked_at: float, read_at: float) -> None:
-        """Record a reading taken between the two times; None: the engine has no such counter.
+        """Record a reading of the counter taken between *asked_at* and *read_at*. *tokens* is None if the engine has no
+        counter.
 
-        A reading that overlaps with the last one is ignored, since it may be the older of the two. A counter that is
-        lower than before belongs to an engine that has restarted.
+        A reading that overlaps the previous one is ignored, because it may be older. A counter that has decreased
+        belongs to an engine that has restarted.
         """
         if asked_at < self._read_at:
             return
@@ -41,31 +42,31 @@ class EngineProgress:
         self._tokens, self._began_at, self._read_at = tokens, asked_at, read_at
 
     def generated_at(self, since: float) -> float:
-        """Return when the engine was last seen to generate, by two readings that were both requested after *since*.
+        """Return when the engine was last seen generating tokens, by two readings requested after *since*.
 
-        Minus infinity: not seen.
+        Return minus infinity if it was not seen generating.
         """
         began_at, seen_at = self._advance
         return seen_at if began_at >= since else -math.inf
 
 
 class EnginesProgress:
-    """Progress of each engine by its address, as long as there are connections to it."""
+    """Progress of each engine by its URL, kept as long as connections to it exist."""
 
     def __init__(self, ask: Callable[[str], None]) -> None:
-        """*ask* is given the address of an engine that is to be read before its turn."""
+        """Create a collection. *ask* is called with an engine's URL to request an early metrics reading."""
         self._ask = ask
         self._by_url: WeakValueDictionary[str, EngineProgress] = WeakValueDictionary()
 
     def of(self, url: str) -> EngineProgress:
-        """Return the progress that all connections to *url* share."""
+        """Return the progress object shared by all connections to *url*."""
         progress = self._by_url.get(url)
         if progress is None:
             progress = self._by_url[url] = EngineProgress(lambda: self._ask(url))
         return progress
 
     def note(self, url: str, tokens: float | None, *, asked_at: float, read_at: float) -> None:
-        """Note a reading, see `EngineProgress.note`, unless no connection leads to *url*."""
+        """Record a reading for *url* (see `EngineProgress.note`). It is ignored if no connections to *url* exist."""
         progress = self._by_url.get(url)
         if progress is not None:
             progress.note(tokens, asked_at=asked_at, read_at=read_at)

@@ -1,4 +1,4 @@
-"""Address of a worker, read once from its URL."""
+"""Network address of a worker, parsed from its URL."""
 
 from dataclasses import dataclass
 from urllib.parse import urlsplit
@@ -9,32 +9,32 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 @dataclass(frozen=True, slots=True)
 class Origin:
     host: str
-    """Host for the name lookup and TLS, without brackets around an IPv6 address."""
+    """Host name or IP address for name lookup and TLS. An IPv6 address has no brackets."""
     port: int
     is_tls: bool
     host_header: bytes
     base_path: bytes
-    """Prefix of the path of every call; empty or ``/like/this``."""
+    """Prefix of every request path, either empty or like ``/base/path``."""
 
     @classmethod
     def from_url(cls, url: str) -> "Origin":
-        """Read ``http://host[:port][/base/path]`` or ``https://...``.
+        """Parse a worker's URL, ``http://host[:port][/base/path]`` or ``https://...``.
 
         Raises:
-            ValueError: another scheme, no host, a bad port, or parts that a worker's URL cannot have.
+            ValueError: if the scheme, host or port is invalid, or the URL has credentials, a query or a fragment.
         """
         split = urlsplit(url)
         if split.scheme not in _DEFAULT_PORTS:
-            raise ValueError("worker url must start with http:// or https://")
+            raise ValueError("The worker URL must start with http:// or https://")
         if "@" in split.netloc:
-            raise ValueError("worker url must not contain credentials; set api_key instead")
+            raise ValueError("The worker URL must not contain credentials. Set api_key instead")
         if split.query or split.fragment:
-            raise ValueError("worker url must have no query or fragment ('?' or '#')")
+            raise ValueError("The worker URL must not contain a query or fragment ('?' or '#')")
         host, path = split.hostname, split.path.rstrip("/")
         if not host:
-            raise ValueError("worker url has no host")
+            raise ValueError("The worker URL has no host")
         if not path.isascii() or any(c <= " " for c in host + path):
-            raise ValueError("worker url has a character that must be percent-encoded")
+            raise ValueError("The worker URL contains a character that must be percent-encoded")
         default_port = _DEFAULT_PORTS[split.scheme]
         port = split.port or default_port
         return cls(

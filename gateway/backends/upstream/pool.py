@@ -1,8 +1,8 @@
-"""The connections to one worker, kept alive between calls.
+"""Pool of keep-alive connections to one worker.
 
-1. `_slots` counts connections that are open or being opened; each is given back exactly once, in `_free_slot`.
-2. While somebody waits for a slot nothing is idle: what becomes free goes to the first waiter.
-3. One timer serves all: `sweep` compares deadlines and closes what has been idle for too long.
+1. `_slots` counts connections that are open or being opened. Each slot is released exactly once, in `_free_slot`.
+2. No connection is idle while a call waits for a slot. A connection that becomes free goes to the first waiter.
+3. One timer serves all connections. `sweep` checks deadlines and closes connections that have been idle too long.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ from gateway.protocol.errors import ConnectFailed, UpstreamTimeout
 
 
 class ConnectionPool:
-    """Lends connections, the most recently used first, so that idle ones can expire."""
+    """Lends connections to calls, the most recently used one first, so that unused connections expire."""
 
     def __init__(
         self,
@@ -38,21 +38,21 @@ class ConnectionPool:
         engine: EngineProgress | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """A pool without connections; the first call opens the first one.
+        """Create an empty pool. The first call opens the first connection.
 
         Args:
-            worker_id: For messages.
-            origin: Where to connect.
-            connect_s: For name lookup, TCP and TLS handshake together.
-            max_connections: More calls than this wait, first come first served. None: no limit.
-            max_idle: More than this are closed when they become free.
-            reuse_within_s: A connection idle for longer is closed, not reused. Must stay below the worker's own
-                keep-alive time: uvicorn, and so vLLM and SGLang, closes after 5 s (``timeout_keep_alive``).
-            sweep_s: How often deadlines are looked at, and so how late they may fire.
-            limits: What one answer may hold in memory.
-            ssl_context: For ``https``; None verifies against the system's certificates.
-            engine: Progress of the worker's engine; None: it is not read.
-            clock: Monotonic seconds.
+            worker_id: Id of the worker, for error messages.
+            origin: Address of the worker.
+            connect_s: Time limit in seconds for name lookup, TCP connection and TLS handshake together.
+            max_connections: Maximum number of connections, or None for no limit. Further calls wait in order.
+            max_idle: Maximum number of idle connections. Further ones are closed when their call ends.
+            reuse_within_s: Seconds after which an idle connection is closed. They must be below the worker's keep-alive
+                time, which is 5 s for uvicorn (``timeout_keep_alive``) and therefore for vLLM and SGLang.
+            sweep_s: Seconds between two checks of all deadlines, and thus the delay of timeouts.
+            limits: Memory limits of one response.
+            ssl_context: TLS settings for ``https``. If None, the system's certificate authorities are trusted.
+            engine: Progress of the worker's engine, or None if it is unknown.
+            clock: Function that returns monotonic seconds.
         """
         self._worker_id = worker_id
         self._origin = origin
@@ -75,7 +75,7 @@ class ConnectionPool:
 
     @property
     def connections_open(self) -> int:
-        """Open connections, lent and idle."""
+        """Return the number of open connections, busy and idle."""
         return len(self._open)
 
     @property
@@ -84,16 +84,16 @@ class ConnectionPool:
 
     @property
     def is_empty(self) -> bool:
-        """No connection is open, none is being opened."""
+        """Return True if no connection is open or being opened."""
         return self._slots == 0
 
     @property
     def calls_waiting(self) -> int:
-        """Calls held back by *max_connections*."""
+        """Return the number of calls that wait because *max_connections* is reached."""
         return len(self._waiters)
 
     def take_idle(self, now: float) -> UpstreamConnection | None:
-        """The most recently used idle connection, if one is still good."""
+        """Return the most recently used idle connection that is still usable, or None."""
         while self._idle:
             connection = self._idle.pop()
             if now - connection.idle_since < self._reuse_within_s and connection.is_open():
@@ -102,13 +102,13 @@ class ConnectionPool:
         return None
 
     async def open(self, *, deadline: float) -> UpstreamConnection:
-        """A connection of the caller's own: a fresh one, or, where all slots are taken, the first that becomes free.
+        """Return a new connection, or the first one that becomes free if the connection limit is reached.
 
-        *deadline* is monotonic seconds and bounds the waiting for a slot.
+        *deadline* limits the wait for a free connection, in monotonic seconds.
 
         Raises:
-            ConnectFailed: refused, unreachable, no such name, bad certificate, or the pool is closed.
-            UpstreamTimeout: ``connect``, or ``first_byte`` when no slot became free before *deadline*.
+            ConnectFailed: if the connection is refused or fails in name lookup, routing or TLS, or the pool is closed.
+            UpstreamTimeout: with phase ``connect``, or ``first_byte`` if no connection becomes free before *deadline*.
         """
         if self._is_closed:
             raise self._closed()
@@ -121,7 +121,7 @@ class ConnectionPool:
         return connection or await self._connect()
 
     def give_back(self, connection: UpstreamConnection) -> None:
-        """Keep *connection* for the next call if it can carry one, cut it otherwise."""
+        """Keep *connection* for the next call if it is reusable, otherwise close it."""
         if connection not in self._open:
             return
         if self._is_closed or not connection.is_reusable():
@@ -137,12 +137,12 @@ class ConnectionPool:
             self.discard(connection)
 
     def discard(self, connection: UpstreamConnection) -> None:
-        """Cut *connection* at once and give its slot to the next."""
+        """Close *connection* at once and give its slot to the next waiter."""
         connection.abort()
         self._forget(connection)
 
     def sweep(self, now: float) -> None:
-        """Cut exchanges whose deadline has passed and close connections that were idle for too long."""
+        """Abort exchanges whose deadline has passed, and close connections that have been idle too long."""
         late_s = 0.0 if self._swept_at is None else now - self._swept_at - self._sweep_s
         self._swept_at = now
         self._compare()
@@ -158,7 +158,7 @@ class ConnectionPool:
             self.discard(connection)
 
     def _compare(self) -> None:
-        """Tell each stream how the others of this worker have fared since the last sweep."""
+        """Give each stream the amount of data that the worker's other streams received since the last sweep."""
         streams = [connection for connection in self._open if connection.is_streaming()]
         arrived = [connection.take_arrivals() for connection in streams]
         total = sum(arrived)
@@ -166,20 +166,20 @@ class ConnectionPool:
             connection.compare(own, len(streams) - 1, total - own)
 
     def abandon_unanswered(self) -> None:
-        """Fail every call that has nothing of its answer, those that wait for a slot as well."""
+        """Fail all calls that have received no part of a response, including calls that wait for a connection."""
         while (waiter := self._next_waiter()) is not None:
-            waiter.set_exception(ConnectFailed(f"worker {self._worker_id}: found down"))
+            waiter.set_exception(ConnectFailed(f"worker {self._worker_id}: health checks found it down"))
         for connection in list(self._open):
             connection.abandon()
 
     def retire(self) -> None:
-        """Keep no connection for later; the calls in flight go on."""
+        """Close idle connections, and each busy one when its call ends."""
         self._max_idle = 0
         while self._idle:
             self.discard(self._idle.pop())
 
     def close(self) -> None:
-        """Cut everything, calls in flight as well; calls that wait for a slot get `ConnectFailed`."""
+        """Close all connections, also those in use. Calls that wait for a connection get `ConnectFailed`."""
         self._is_closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -191,7 +191,7 @@ class ConnectionPool:
             self.discard(connection)
 
     async def _connect(self) -> UpstreamConnection:
-        """Open a connection on a slot that is already counted."""
+        """Open a connection for a slot that is already counted."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_s):
@@ -211,21 +211,23 @@ class ConnectionPool:
             raise self._closed()
         if not connection.is_open():
             self._forget(connection)
-            raise ConnectFailed(f"worker {self._worker_id}: connect failed (closed at once)")
+            raise ConnectFailed(f"worker {self._worker_id}: connect failed (the worker closed the connection at once)")
         self._keep_sweeping(loop)
         return connection
 
     def _raise_as_upstream_error(self, exc: BaseException) -> None:
-        """Three cases: out of time, no connection to be had, and all else (a cancellation), which stays what it is."""
+        """Translate a connection timeout or failure to an upstream error. Other exceptions, such as cancellation, pass
+        through.
+        """
         match exc:
             case TimeoutError():
-                message = f"worker {self._worker_id}: no connection within {self._connect_s:g} s"
+                message = f"worker {self._worker_id}: connect timed out after {self._connect_s:g} s"
                 raise UpstreamTimeout(message, phase="connect") from exc
             case OSError():
                 raise ConnectFailed(f"worker {self._worker_id}: connect failed ({type(exc).__name__})") from exc
 
     async def _wait_turn(self, deadline: float) -> UpstreamConnection | None:
-        """A connection that became free, or None: a slot is counted for the caller, who opens his own."""
+        """Wait for a free connection. Return None if the caller must open one on the slot it has been given."""
         turn: asyncio.Future[UpstreamConnection | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(turn)
         try:
@@ -234,7 +236,7 @@ class ConnectionPool:
         except BaseException as exc:
             self._leave_queue(turn)
             if type(exc) is TimeoutError:
-                message = f"worker {self._worker_id}: all {self._max_connections} connections busy"
+                message = f"worker {self._worker_id}: all {self._max_connections} connections are busy"
                 raise UpstreamTimeout(message, phase="first_byte") from exc
             raise
         if connection is not None and not connection.is_open():  # lost between the hand-over and this line
@@ -242,7 +244,7 @@ class ConnectionPool:
         return connection
 
     def _leave_queue(self, turn: "asyncio.Future[UpstreamConnection | None]") -> None:
-        """Pass on what was handed over in the same moment as the cancellation."""
+        """Pass on a connection or slot that was handed over at the moment of the cancellation."""
         if turn in self._waiters:
             self._waiters.remove(turn)
         if not turn.done() or turn.cancelled() or turn.exception() is not None:
@@ -271,7 +273,7 @@ class ConnectionPool:
             self._free_slot()
 
     def _free_slot(self) -> None:
-        """Hand the slot on while it is counted, or stop counting it."""
+        """Give the slot to the next waiter, or release it if no call waits."""
         waiter = self._next_waiter()
         if waiter is not None:
             waiter.set_result(None)
@@ -291,7 +293,7 @@ class ConnectionPool:
             self._swept_at = None  # no sweep until there is a connection again
 
     def _closed(self) -> ConnectFailed:
-        return ConnectFailed(f"worker {self._worker_id}: its connections are closed")
+        return ConnectFailed(f"worker {self._worker_id}: the connection pool is closed")
 
 
 def _ssl_context(given: ssl.SSLContext | None) -> ssl.SSLContext:

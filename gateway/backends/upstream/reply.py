@@ -1,4 +1,4 @@
-"""A worker's answer, as its reader sees it."""
+"""A worker's HTTP response, as the proxy reads it."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from gateway.protocol.headers import Headers
 
 
 class HttpReply:
-    """One answer read from a connection on loan; implements `gateway.backends.backend.Reply`."""
+    """A response read from a lent connection. Implements `gateway.backends.backend.Reply`."""
 
     __slots__ = ("_clock", "_connection", "_give_back", "_idle_s", "_is_ended", "_response", "headers", "status")
 
@@ -22,7 +22,9 @@ class HttpReply:
         *,
         idle_s: float = math.inf,
     ) -> None:
-        """*idle_s* is the longest pause that *connection* allows by itself."""
+        """Create a reply for *connection*. *idle_s* is the longest pause in seconds allowed by the worker's
+        settings.
+        """
         response = connection.response
         self.status: int = response.status
         self.headers: Headers = response.headers
@@ -40,24 +42,28 @@ class HttpReply:
         return self._response.is_complete and not self._response.pieces
 
     async def read(self) -> bytes:
-        """All that has come since the last call; suspends only if nothing has. See `Reply.read` for the errors."""
+        """Return all data received since the last call, waiting only if no data has arrived. See `Reply.read` for its
+        errors.
+        """
         connection = self._connection
         if connection is None:
             if self._is_ended:
                 return b""
-            raise ReplyBroken("the reply was closed before its end")
+            raise ReplyBroken("The reply was closed before its end")
         response = self._response
         if not response.pieces and not response.is_complete:
             await connection.wait_for_body(self._clock())
         return connection.take_body()
 
     def expect_within(self, idle_s: float) -> None:
-        """See `Reply.expect_within`. Never longer than the worker's own timeout; late by the sweep of its pool."""
+        """Set the longest allowed pause (see `Reply.expect_within`), limited by the worker's settings and checked by
+        pool sweeps.
+        """
         if self._connection is not None:
             self._connection.expect_within(min(idle_s, self._idle_s))
 
     def interrupt(self, error: UpstreamError) -> None:
-        """See `Reply.interrupt`. An answer that has been handed out completely stays complete."""
+        """Make reading fail (see `Reply.interrupt`). A response that has been read to its end stays complete."""
         if self._connection is not None and not self.ended:
             self._connection.interrupt(error)
 

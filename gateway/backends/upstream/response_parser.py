@@ -1,6 +1,6 @@
-"""One HTTP/1.1 response as bytes arrive: status, headers, body and end, within limits.
+"""Incremental parser of an HTTP/1.1 response (status, headers and body) with size limits.
 
-httptools calls the methods `on_...`. They only record what came; the connection decides once per packet what to do.
+httptools calls the `on_...` methods, which only record data. The connection decides once per packet what to do.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,22 @@ from gateway.protocol.headers import Headers, end_to_end, ends_with_connection, 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """Memory that one response of a worker may hold."""
+    """Limits on the memory that one worker response may use."""
 
     max_headers: int = 128
-    """Header fields of one response; Apache and Python's http.client allow 100."""
+    """Maximum number of header fields in a response. Apache and Python's http.client allow 100."""
     max_head_bytes: int = 65_536
-    """Names and values of all header fields; also framing (chunk extensions, trailers, 1xx) without any body."""
+    """Maximum size in bytes of all header fields, and of framing without body data (chunk extensions, trailers,
+    1xx).
+    """
     high_water_bytes: int = 65_536
-    """Unread body above this stops reading from the socket until the reader has taken it (asyncio's own default for
-    writing). One receive, at most 256 KiB, can come on top."""
+    """Size in bytes of unread body data above which no more is received from the socket. It equals asyncio's default
+    for writing. One more receive of at most 256 KiB may follow.
+    """
 
 
 class ResponseParser:
-    """The response that a connection receives at present; made once for each connection."""
+    """Parser of the responses of one connection, one after the other."""
 
     __slots__ = (
         "_is_head_request",
@@ -45,7 +48,7 @@ class ResponseParser:
     def __init__(self, limits: ResponseLimits) -> None:
         self._limits = limits
         self.pieces: list[bytes] = []
-        """Body that the reader has not taken yet."""
+        """Body data that has been received but not yet read."""
         self.on_body = self.pieces.append  # the parser calls list.append itself: no frame of ours per piece
         self._parser = httptools.HttpResponseParser(self)
         self.expect(is_head_request=False)
@@ -58,15 +61,15 @@ class ResponseParser:
         self.has_head = False
         self.is_complete = False
         self.keep_alive = False
-        """Whether both sides want to use the connection again."""
+        """Whether both sides keep the connection open after the response."""
         self.unread_bytes = 0
         self._received: Headers = []
         self._is_interim = False
 
     def feed(self, data: bytes) -> str | None:
-        """Parse *data*; return why the response is not acceptable, or None.
+        """Parse *data*. Return the reason why the response is unacceptable, or None.
 
-        What follows a complete response is not its fault: it only ends the connection.
+        Data after a complete response is not an error of that response, but ends the connection.
         """
         self.unread_bytes += len(data)
         try:
@@ -79,15 +82,15 @@ class ResponseParser:
             reason = exc.__context__ if isinstance(exc.__context__, _HeadTooLarge | _UnknownCoding) else "not HTTP/1.1"
             return f"{reason} {where}"
         if not self.pieces and not self.is_complete and self.unread_bytes > self._limits.max_head_bytes:
-            return "too many bytes of headers or framing"
+            return "too many bytes in headers or framing"
         return None
 
     def must_pause(self) -> bool:
-        """Return whether so much body waits for its reader that no more should be received."""
+        """Return True if so much body data is unread that receiving must pause."""
         return self.unread_bytes > self._limits.high_water_bytes and bool(self.pieces) and not self.is_complete
 
     def take_body(self) -> bytes:
-        """Return the body received since the last call."""
+        """Return the body data received since the last call."""
         pieces = self.pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
@@ -95,7 +98,7 @@ class ResponseParser:
         return data
 
     def close(self) -> bool:
-        """Note that the peer closed the connection; return whether that is a proper end of the response."""
+        """Record that the worker closed the connection. Return True if this completes the response."""
         if self.has_head and ends_with_connection(self._received):
             self.is_complete = True
         return self.is_complete
@@ -119,7 +122,7 @@ class ResponseParser:
             raise _UnknownCoding("a transfer coding other than chunked")
         # A head cannot be longer than all that came with it, so most need no counting.
         if self.unread_bytes > self._limits.max_head_bytes and _size(received) > self._limits.max_head_bytes:
-            raise _HeadTooLarge("too many bytes")
+            raise _HeadTooLarge("too many header bytes")
         if self._is_interim:
             received.clear()
             return
@@ -136,15 +139,15 @@ class ResponseParser:
 
 
 class _SecondAnswer(Exception):  # stops the parser; never leaves this module
-    """Bytes of another response follow the one that was asked for."""
+    """Data after the end of the expected response looks like another response."""
 
 
 class _UnknownCoding(Exception):  # as above
-    """The body is in a transfer coding that was not asked for and that no field downstream would name."""
+    """The response uses a transfer coding that the gateway did not request and cannot pass on."""
 
 
 class _HeadTooLarge(Exception):  # as above
-    """The header fields are more than the limits allow."""
+    """The header fields exceed the size limits."""
 
 
 def _size(headers: Headers) -> int:

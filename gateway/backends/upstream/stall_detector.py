@@ -1,4 +1,4 @@
-"""Decision whether a stream that pauses has stalled, by the other streams of its worker and the engine's counter."""
+"""Detection of stalled streams by comparison with the worker's other streams and the engine's token counter."""
 
 import math
 from typing import Final
@@ -6,18 +6,21 @@ from typing import Final
 from gateway.backends.upstream.engine_progress import EngineProgress
 
 OTHERS_ARRIVALS: Final = 10.0
-"""Pieces that each other stream of a worker gets, on average, while one that pauses has lost its turn for good. By
-default a pause is 20 usual gaps, so streams that go on at half their pace have as many."""
+"""Average number of arrivals in each of the worker's other streams after which a silent stream counts as stalled. A
+pause lasts 20 usual gaps by default, so streams at half their usual rate reach this number.
+"""
 LONGEST_PAUSE: Final = 10.0
-"""Pauses that a stream may make while all streams of its worker are silent, or while it is the only one and the engine
-is seen to generate: an engine that is held up for seconds is not dead, and what it generates may be held back."""
+"""Number of allowed pauses after which a stream counts as stalled even if all streams are silent or the engine
+generates tokens. An engine that is delayed by seconds is not dead, and its output may be held back.
+"""
 READINGS: Final = 5.0
-"""Readings of the engine that are asked for during one pause of a stream that is alone on its worker. Two decide, so
-some may be late. By default a fifth of a pause is four usual gaps, in which an engine that works generates tokens."""
+"""Number of metrics readings requested during one pause of a worker's only stream. Two readings suffice, so some may be
+late. A fifth of a pause is four usual gaps by default, in which a working engine generates tokens.
+"""
 
 
 class StallDetector:
-    """Made once for each connection. Times are monotonic seconds."""
+    """Stall detection for one connection. All times are monotonic seconds."""
 
     __slots__ = (
         "_generated_at",
@@ -31,20 +34,22 @@ class StallDetector:
 
     def __init__(self) -> None:
         self.arrivals = 0
-        """Pieces of the response since `take_arrivals`."""
+        """Number of data arrivals in the response since the last `take_arrivals`."""
         self.paused_at = 0.0
         self._generated_at = -math.inf
         self.expect(math.inf)
 
     def expect(self, idle_s: float) -> None:
-        """Begin a response in which a pause may be *idle_s* long."""
+        """Begin a response in which pauses of *idle_s* seconds are allowed."""
         self.idle_s = self._longest_idle_s = idle_s
         self.arrivals = 0
         self._others_arrivals = 0.0
         self._has_company = False
 
     def is_stricter(self) -> bool:
-        """Return whether a shorter pause is asked for than at the begin: a gap alone does not decide about that."""
+        """Return True if the allowed pause was shortened during the response. A pause alone then does not prove a
+        stall.
+        """
         return self.idle_s < self._longest_idle_s
 
     def take_arrivals(self) -> int:
@@ -52,7 +57,9 @@ class StallDetector:
         return arrivals
 
     def compare(self, arrivals: int, others: int, others_arrivals: int, *, waits: bool) -> None:
-        """Note what the worker's *others* streams got while this one, which *waits* or does not, got *arrivals*."""
+        """Record data arrivals in this stream and in the worker's *others* streams. *waits* is False if nothing is
+        being read.
+        """
         self._has_company = others > 0
         if arrivals or not waits:
             self._others_arrivals = 0.0
@@ -60,19 +67,22 @@ class StallDetector:
             self._others_arrivals += others_arrivals / others
 
     def inquire(self, engine: EngineProgress, now: float) -> None:
-        """Read *engine* if the stream is alone on its worker, and note whether it generates."""
+        """Request a reading of *engine* if the stream is the worker's only one, and record whether it generates
+        tokens.
+        """
         if not self._has_company and now >= self.paused_at + self.idle_s / READINGS:
             engine.ask(now, every_s=self.idle_s / READINGS)
             self._generated_at = engine.generated_at(self.paused_at)
 
     def has_stalled(self, now: float) -> bool:
-        """Return whether a pause that has lasted too long is a stall. Five cases:
+        """Return True if the current pause, which exceeds the allowed length, is a stall.
 
-        1. It has lasted as long as the worker's own limit, or `LONGEST_PAUSE` times what is asked: yes.
-        2. The worker's other streams go on: yes. What the engine generates is theirs, so its counter says nothing.
-        3. The other streams pause as well: no. The machine is busy or the engine is held up, and that shows in time.
-        4. The stream is alone, and the engine was seen to generate less than one such pause ago: no.
-        5. It is alone, and the engine was not seen to generate, or could not be read in time: yes.
+        1. It exceeds the worker's own limit, or `LONGEST_PAUSE` times the allowed pause: stalled.
+        2. The worker's other streams continue: stalled. The engine's counter does not help, because it includes their
+           tokens.
+        3. The other streams pause as well: not stalled. The machine is busy or the engine is delayed.
+        4. The stream is the only one, and the engine generated tokens less than one allowed pause ago: not stalled.
+        5. The stream is the only one, and the engine generated nothing or could not be read in time: stalled.
         """
         if not self.is_stricter() or now >= self.paused_at + LONGEST_PAUSE * self.idle_s:
             return True

@@ -1,28 +1,30 @@
-"""Time limits of a worker, phase by phase."""
+"""Time limits for requests to a worker, by phase."""
 
 from dataclasses import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds, each phase for itself; they may fire late by the sweep of the pool (0.2 s unless set otherwise).
+    """Time limits in seconds. Checks run at the pool's sweep interval (0.2 s by default), so timeouts may occur later
+    by that time.
 
     Raises:
-        ValueError: one of them is not above zero.
+        ValueError: if a time limit is not above zero.
     """
 
     connect_s: float = 5.0
-    """Name lookup, TCP and TLS handshake together."""
+    """Seconds for name lookup, TCP connection and TLS handshake together."""
     first_byte_s: float | None = 600.0
-    """Time from the call of `send` to status and headers (a stream: to the first byte of its body). Waiting for a free
-    connection or in the worker's queue counts. None: only *total_s* bounds it."""
+    """Seconds from sending to status and headers, or to the first body byte of a stream. They include the wait for a
+    free connection and the worker's queue. If None, only *total_s* applies.
+    """
     idle_s: float = 300.0
-    """Time between two pieces of a body while the reader waits; a slow reader does not use it up."""
+    """Longest pause in seconds between two pieces of a body while the reader waits. A slow reader is not counted."""
     total_s: float = 3600.0
-    """Time from the call of `send` to the last byte."""
+    """Seconds from sending a request to the last byte of its response."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
             value = getattr(self, field.name)
             if value is not None and not value > 0:
-                raise ValueError(f"{field.name} must be above zero, not {value}")
+                raise ValueError(f"{field.name} must be greater than zero, not {value}")

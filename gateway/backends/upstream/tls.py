@@ -1,4 +1,4 @@
-"""Verification of servers that the gateway connects to over TLS."""
+"""TLS certificate verification settings for connections from the gateway."""
 
 import ssl
 
@@ -6,9 +6,9 @@ import ssl
 def accepting_missing_identifiers(context: ssl.SSLContext) -> ssl.SSLContext:
     """Return *context* without VERIFY_X509_STRICT, which Python 3.13 and newer set by default.
 
-    Strict verification refuses certificates without the key identifiers that RFC 5280 asks for. The authorities of
-    older EKS clusters have none (https://github.com/kubernetes-client/python/issues/2394), nor have many private ones.
-    Signatures, names and dates are verified all the same.
+    Strict verification rejects certificates without the key identifiers that RFC 5280 requires. The certificate
+    authorities of older EKS clusters (https://github.com/kubernetes-client/python/issues/2394) and many private ones
+    lack them. Signatures, names and dates are still verified.
     """
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
     return context

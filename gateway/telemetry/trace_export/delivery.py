@@ -1,8 +1,9 @@
-"""Sends the traces of one destination, from a thread of its own.
+"""Delivery of traces to one destination, from a separate thread.
 
-1. Handing a trace over never waits: if the queue is full, the trace is dropped and counted.
-2. A destination that is slow or unavailable does not delay the traces of others.
-3. Between two traces the thread gives way: making the spans of one holds Python's lock for a part of a millisecond.
+1. Queuing a trace never waits. If the queue is full, the trace is dropped and counted.
+2. A slow or unavailable destination does not delay traces to other destinations.
+3. The thread pauses between two traces, because encoding the spans of a trace holds Python's lock for a fraction of a
+   millisecond.
 """
 
 import logging
@@ -19,29 +20,31 @@ from gateway.proxy.tracing.trace import Trace
 _log = logging.getLogger(__name__)
 
 MOST_WAITING = 4096
-"""Most traces that wait; without content some 10 kB each."""
+"""Maximum number of queued traces. A trace without prompt and answer takes about 10 kB."""
 MAX_CONTENT_BYTES = 64 * 2**20
-"""Most bytes of prompts and answers that wait; above it traces are dropped."""
+"""Maximum size in bytes of prompts and answers in the queue. Traces above this limit are dropped."""
 BATCH = 64
-"""Traces in one request, of ten spans or so each: the 512 spans that OpenTelemetry's own processor sends."""
+"""Number of traces per request. With about ten spans each, they match the 512 spans of OpenTelemetry's own
+processor.
+"""
 COLLECT_S = 1.0
-"""Wait of the first trace of a batch for others."""
+"""Seconds that the first trace of a batch waits for further traces."""
 GIVE_WAY_S = 0.001
 
 Outcome = Literal["sent", "dropped", "failed"]
 
 
 class CompletedTrace(msgspec.Struct, frozen=True):
-    """A traced request that has ended."""
+    """A completed request with its trace."""
 
     exchange: Exchange
     trace: Trace
     at: float
-    """Monotonic seconds."""
+    """Time at which the request ended, in monotonic seconds."""
 
 
 class Encodes(Protocol):
-    """Encoder of a batch."""
+    """Encodes batches of traces for a destination."""
 
     def spans(self, ended: CompletedTrace) -> list[Any]: ...
 
@@ -49,17 +52,19 @@ class Encodes(Protocol):
 
 
 class Sends(Protocol):
-    """Sender of a batch, used by one thread only."""
+    """Sends encoded batches of traces. Used by one thread only."""
 
     def __call__(self, message: bytes, stop: threading.Event) -> str | None:
-        """Send *message* and return why it did not arrive, or None. May take long, but not once *stop* is set."""
+        """Send *message*. Return None on success, or the reason for the failure. Must return quickly once *stop* is
+        set.
+        """
         ...
 
     def close(self) -> None: ...
 
 
 class Delivery:
-    """The queue of one destination, and the thread that empties it."""
+    """Trace queue of one destination, and the thread that sends the queued traces."""
 
     def __init__(
         self,
@@ -71,7 +76,9 @@ class Delivery:
         max_content_bytes: int = MAX_CONTENT_BYTES,
         collect_s: float = COLLECT_S,
     ) -> None:
-        """The thread starts with the first trace. *name* is the destination's name in metrics and the log."""
+        """Create a queue for the destination *name*, as shown in metrics and logs. The thread starts with the first
+        trace.
+        """
         self.name = name
         self._encoder = encoder
         self._sends = sends
@@ -86,10 +93,12 @@ class Delivery:
         self._thread: threading.Thread | None = None
         self._is_failing = False
         self.counts: Counter[Outcome] = Counter()
-        """Traces by outcome."""
+        """Number of traces by outcome."""
 
     def offer(self, ended: CompletedTrace) -> None:
-        """Queue *ended*. Never waits; to be called by one thread."""
+        """Add a trace to the queue, or drop it if the queue is full. Never waits. Must always be called from the same
+        thread.
+        """
         if len(self._waiting) >= self._most_waiting or self._stop.is_set():
             self.counts["dropped"] += 1
             return
@@ -106,7 +115,7 @@ class Delivery:
             self._thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """Send waiting traces, for *timeout_s* at most; later ones are dropped. Blocks."""
+        """Send queued traces for at most *timeout_s* seconds, and drop later ones. Blocks."""
         self._stop.set()
         self._is_there.set()
         if self._thread is not None:
@@ -124,7 +133,7 @@ class Delivery:
                 return
 
     def _deliver(self) -> None:
-        """Send one batch."""
+        """Send one batch of queued traces."""
         spans: list[Any] = []
         count = 0
         while self._waiting and count < BATCH:
@@ -134,7 +143,9 @@ class Delivery:
                 spans += self._encoder.spans(ended)
             except Exception:  # noqa: BLE001  # one trace that cannot be encoded must not lose the others
                 self.counts["failed"] += 1
-                _log.exception("the trace of request %s cannot be encoded", ended.exchange.request_id.decode("ascii"))
+                _log.exception(
+                    "The trace of request %s could not be encoded", ended.exchange.request_id.decode("ascii")
+                )
             else:
                 count += 1
             self._stop.wait(GIVE_WAY_S)
@@ -143,7 +154,7 @@ class Delivery:
         why = self._sends(self._encoder.message(spans), self._stop)
         self.counts["sent" if why is None else "failed"] += count
         if why is not None and not self._is_failing:
-            _log.warning("traces cannot be delivered to %s: %s", self.name, why)
+            _log.warning("Traces could not be delivered to %s: %s", self.name, why)
         self._is_failing = why is not None
 
 

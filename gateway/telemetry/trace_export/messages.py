@@ -1,7 +1,7 @@
-"""Prompt and answer as ``gen_ai.input.messages`` and ``gen_ai.output.messages`` have them, within a limit.
+"""Conversion of prompts and answers to ``gen_ai.input.messages`` and ``gen_ai.output.messages``, with a size limit.
 
-A message is its role and its parts; text stays, what calls a tool stays, pictures and sounds are named and left out.
-Where there is more than fits, the last messages stay: they are what a request is about.
+A message consists of its role and parts. Text and tool calls are kept. Images and audio are replaced by their type. If
+the messages exceed the limit, the last ones are kept because they matter most for a request.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,16 +19,18 @@ _CUT = "… [cut]"
 
 
 def input_messages(raw: bytes, most_bytes: int) -> str | None:
-    """Return the messages of the request body *raw*, as JSON with about *most_bytes* of text at most, or None.
+    """Return the messages of the request body *raw* as JSON with about *most_bytes* of text at most, or None.
 
-    O(bytes) of *raw*, which is decoded as a whole.
+    O(bytes), because the whole body is decoded.
     """
     body = _object(raw)
     return _as_json([*_instructions(body), *_asked(body)], most_bytes)
 
 
 def output_messages(answer: bytes, most_bytes: int) -> str | None:
-    """Return the messages of the answer that the caller got: JSON, or a stream whose end may be missing."""
+    """Return the messages of the response as JSON. *answer* is the JSON or the stream that was sent, possibly
+    incomplete.
+    """
     if answer.lstrip().startswith(b"{"):
         return _as_json(_whole(_object(answer)), most_bytes)
     return _as_json(_streamed(_events(answer)), most_bytes)
@@ -38,7 +40,9 @@ def output_messages(answer: bytes, most_bytes: int) -> str | None:
 
 
 def _instructions(body: dict[str, Any]) -> Iterator[Message]:
-    """System messages of Anthropic's Messages and OpenAI's Responses, which are outside of the conversation."""
+    """Yield the system messages of Anthropic's Messages API and OpenAI's Responses API, which are separate request
+    fields.
+    """
     for name in ("system", "instructions"):
         if body.get(name):
             yield {"role": "system", "parts": _parts(body[name])}
@@ -112,7 +116,7 @@ def _whole(body: dict[str, Any]) -> Iterator[Message]:
 
 
 def _streamed(events: Iterable[dict[str, Any]]) -> Iterator[Message]:
-    """Messages of a stream, one for each choice, with joined texts. Of calls of tools only the names stay."""
+    """Yield the messages of a stream, one per choice, with joined text. Only the names of tool calls are kept."""
     texts: dict[int, list[str]] = {}
     calls: dict[int, list[Part]] = {}
     finished: dict[int, Any] = {}
@@ -136,7 +140,7 @@ def _answered(parts: list[Part], finish_reason: Any) -> Message:
 
 
 def _events(stream: bytes) -> Iterator[dict[str, Any]]:
-    """Objects in the events of a stream, without malformed ones, such as a cut-off last one."""
+    """Yield the JSON objects in the events of a stream. Malformed events, such as a truncated last one, are skipped."""
     for line in stream.splitlines():
         if line.startswith(b"data:") and b"{" in line:
             event = _object(line.removeprefix(b"data:"))
@@ -159,7 +163,7 @@ def _as_json(messages: Iterable[Message], most_bytes: int) -> str | None:
 
 
 def _within(parts: list[Part], left: int) -> tuple[list[Part], int]:
-    """Return as much of *parts* as *left* bytes have room for, and what is left of those."""
+    """Return as many of *parts* as fit into *left* bytes, and the number of bytes still free."""
     kept: list[Part] = []
     for part in parts:
         size = len(msgspec.json.encode(part))

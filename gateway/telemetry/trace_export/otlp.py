@@ -1,6 +1,7 @@
-"""Traces as OTLP has them, protobuf: https://opentelemetry.io/docs/specs/otlp/, messages of ``opentelemetry-proto``.
+"""Encoder of traces as OTLP protobuf messages (https://opentelemetry.io/docs/specs/otlp/).
 
-The one module that needs the extra ``warmgate[otel]``; imported only where traces are sent somewhere.
+This is the only module that needs the extra ``warmgate[otel]``. It is imported only if a destination for traces is
+configured.
 """
 
 import functools
@@ -23,7 +24,7 @@ from gateway.telemetry.trace_export.request_span import request_span
 
 SCOPE = "warmgate"
 SHORT = 64
-"""Most characters of a cached attribute value."""
+"""Maximum length in characters of attribute values that are cached."""
 _KINDS = {
     "internal": trace_pb2.Span.SPAN_KIND_INTERNAL,
     "server": trace_pb2.Span.SPAN_KIND_SERVER,
@@ -33,12 +34,12 @@ _OF_OTHERS = (
     *("warmgate.hit.", "warmgate.order.", "warmgate.expected.", "warmgate.load."),
     *("warmgate.reason", "warmgate.handover", "server.address", "server.port"),
 )
-"""Prefixes of attributes that describe caches and load of workers, of all teams together."""
+"""Prefixes of attributes that describe cache contents and load of workers, which all teams share."""
 _IS_REMOTE_KNOWN, _IS_REMOTE = 0x100, 0x200  # SpanFlags of trace.proto, on whether the parent is another process's
 
 
 class Encoder:
-    """Encoder for one destination. *resource* describes the service and where it runs."""
+    """Encodes traces for one destination. *resource* describes the service and its environment."""
 
     def __init__(
         self,
@@ -49,7 +50,7 @@ class Encoder:
         for_langfuse: bool = False,
         is_teams: bool = False,
     ) -> None:
-        """*is_teams*: the destination is a team's, not the operator's."""
+        """Create an encoder. *is_teams* marks the destination of a team, which must not see data of other teams."""
         self._resource = Resource(attributes=_attributes(dict(resource)))
         self._scope = InstrumentationScope(name=SCOPE, version=version)
         self._with_content = with_content
@@ -57,7 +58,7 @@ class Encoder:
         self._is_teams = is_teams
 
     def spans(self, ended: CompletedTrace) -> list[Any]:
-        """Return all spans of one trace, that of the request first. About 20 us per span."""
+        """Return all spans of one trace, the request's span first. About 20 us per span."""
         trace, root = ended.trace, request_span(ended)
         if self._for_langfuse:
             root.attributes |= langfuse_attributes(ended)
@@ -71,7 +72,7 @@ class Encoder:
         return encoded
 
     def message(self, spans: Iterable[Any]) -> bytes:
-        """Return the body of a request to ``/v1/traces``."""
+        """Return *spans* as the body of a request to ``/v1/traces``."""
         scoped = trace_pb2.ScopeSpans(scope=self._scope, spans=spans)
         of_resource = trace_pb2.ResourceSpans(resource=self._resource, scope_spans=[scoped])
         data: bytes = ExportTraceServiceRequest(resource_spans=[of_resource]).SerializeToString()
@@ -100,14 +101,16 @@ class Encoder:
         return encoded
 
     def _visible(self, span: Span, ended: CompletedTrace) -> Attributes:
-        """Return the attributes of *span* that the destination may see; those about other teams are the operator's."""
+        """Return the attributes of *span* that the destination may see. Attributes that reveal other teams' use go only
+        to the operator.
+        """
         if not self._is_teams or ended.exchange.shows_hits:
             return span.attributes
         return {name: value for name, value in span.attributes.items() if not name.startswith(_OF_OTHERS)}
 
 
 def rejected_spans(body: bytes) -> int:
-    """Return the number of spans that the receiver rejected of a message that it accepted."""
+    """Return the number of spans that the receiver rejected, from its response to an accepted message."""
     try:
         answer = ExportTraceServiceResponse.FromString(body)
     except Exception:  # noqa: BLE001  # protobuf's own DecodeError; some servers answer 200 with JSON
@@ -130,7 +133,9 @@ def _content(ended: CompletedTrace, *, for_langfuse: bool) -> Attributes:
 
 
 def _nanoseconds(ended: CompletedTrace, at: float) -> int:
-    """Return *at*, monotonic seconds, in nanoseconds since 1970. In two parts: one float is exact to 240 ns only."""
+    """Return the monotonic time *at* as Unix nanoseconds. It is added in two parts, because one float is only exact to
+    240 ns.
+    """
     return int(ended.trace.wall_s * 1e9) + int((at - ended.trace.began) * 1e9)
 
 
@@ -147,8 +152,9 @@ def _attribute(name: str, value: Value) -> Any:
 
 
 _often = functools.lru_cache(maxsize=4096, typed=True)(_attribute)
-"""Most attributes have values that come again and again; making one takes 3 us. Protobuf copies it.
-*typed*, as 1 and True are the same key else."""
+"""Cached version of `_attribute`, since most attribute values repeat and building one takes 3 us. Protobuf copies the
+result. *typed* keeps 1 and True apart.
+"""
 
 
 def _value(value: str | bool | float | list[str] | list[int] | list[float]) -> Any:

@@ -1,7 +1,7 @@
-"""The span of a request itself, in the words of OpenTelemetry's conventions for GenAI and HTTP.
+"""The main span of a request, with OpenTelemetry's attribute names for generative AI and HTTP.
 
-Names as in ``opentelemetry-semantic-conventions`` 0.66b2; those of GenAI are still in development there. What it
-counts, tokens and money, stands on this span alone: who adds up the spans of a trace counts a request once.
+The names follow ``opentelemetry-semantic-conventions`` 0.66b2, where those for generative AI are still experimental.
+Token counts and cost appear only on this span, so that sums over a trace count each request once.
 """
 
 from collections.abc import Mapping
@@ -24,25 +24,25 @@ _OPERATIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 _PROVIDERS: Mapping[str, str] = MappingProxyType({"worker": "openai", "openai": "openai", "bedrock": "aws.bedrock"})
-"""``gen_ai.provider.name``, by the API that answers; the conventions have no name for self-hosted engines."""
+"""Values of ``gen_ai.provider.name`` by kind of backend. The conventions have no name for self-hosted engines."""
 _NOT_OURS = frozenset({"CallerGone", "Refused"})
-"""Ends that are neither a fault of the gateway nor of a backend."""
+"""Error names for requests that failed neither because of the gateway nor because of a backend."""
 
 
 def operation_of(path: str) -> str:
-    """Return ``gen_ai.operation.name``; for other paths the last word of the path."""
+    """Return ``gen_ai.operation.name`` for a request path. For other paths it is the last path segment."""
     return _OPERATIONS.get(path) or path.rpartition("/")[2]
 
 
 def is_fault(exchange: Exchange) -> bool:
-    """Return whether the request failed on the server's side: a mistake of the caller is not an error."""
+    """Return True if the request failed because of the gateway or a backend, not because of the client."""
     if exchange.error is None or exchange.error in _NOT_OURS:
         return False
     return exchange.status >= 500 or exchange.status < 400
 
 
 def request_span(ended: CompletedTrace) -> Span:
-    """Return the span of the request *ended*; all others are inside it."""
+    """Return the main span of a completed request, which contains all its other spans."""
     exchange, trace = ended.exchange, ended.trace
     operation = operation_of(exchange.path)
     model = trace.model_asked or exchange.model

@@ -1,7 +1,7 @@
-"""Sends messages to an OTLP/HTTP address.
+"""Sends trace messages to an OTLP/HTTP endpoint.
 
-OpenTelemetry's SDK is not used: its export holds the event loop for longer (benchmarks/results/trace_export.md), and it
-sends the headers of ``OTEL_EXPORTER_OTLP_HEADERS``, an operator's credentials, to the destinations of teams too.
+OpenTelemetry's SDK is not used, because its export blocks the event loop longer (benchmarks/results/trace_export.md).
+It would also send the operator's credentials from ``OTEL_EXPORTER_OTLP_HEADERS`` to the teams' destinations.
 """
 
 import gzip
@@ -15,14 +15,14 @@ from gateway.backends.upstream.tls import accepting_missing_identifiers
 PATH = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
 AGAIN = frozenset({429, 502, 503, 504})
-"""Statuses after which a message may be sent again (OTLP specification, failures)."""
+"""Response statuses after which a message may be sent again (OTLP specification, failures)."""
 PAUSES_S = (1.0, 2.0, 4.0)
-"""Pauses before the next tries, unless the answer asks for longer ones."""
+"""Seconds to wait before each retry, unless the response requests a longer wait."""
 LONGEST_PAUSE_S = 30.0
 
 
 class Sender:
-    """Used and closed by one thread. *rejected* counts rejected spans in the answer to an accepted message."""
+    """OTLP client for one endpoint, used by one thread. *rejected* counts the rejected spans in a response."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Sender:
         rejected: Callable[[bytes], int],
         pauses_s: tuple[float, ...] = PAUSES_S,
     ) -> None:
-        """*endpoint* is the address without `PATH`. No I/O happens before the first message."""
+        """Create a sender for *endpoint*, a URL without `PATH`. No I/O occurs before the first message."""
         self._url = endpoint.rstrip("/") + PATH
         self._headers = {"content-type": PROTOBUF, "content-encoding": "gzip", "user-agent": "warmgate", **headers}
         self._timeout_s = timeout_s
@@ -42,9 +42,9 @@ class Sender:
         self._client: httpx.Client | None = None
 
     def __call__(self, message: bytes, stop: threading.Event) -> str | None:
-        """Send *message*, several times if need be; why it did not arrive, None if it did.
+        """Send *message*, with retries if necessary. Return None on success, or the reason for the failure.
 
-        Once *stop* is set no other try is made.
+        Once *stop* is set, no further attempts are made.
         """
         body = gzip.compress(message, 3)
         for pause_s in (*self._pauses_s, None):
@@ -56,12 +56,14 @@ class Sender:
         return None
 
     def close(self) -> None:
-        """Close the connection, if there is one."""
+        """Close the connection if it is open."""
         if self._client is not None:
             self._client.close()
 
     def _try(self, body: bytes) -> tuple[str | None, float | None]:
-        """Return why it failed, and the least seconds before the next try; None: do not try again."""
+        """Send *body* once. Return the reason for a failure, and the minimum seconds before a retry or None if retrying
+        is useless.
+        """
         if self._client is None:  # here, as it reads certificates: some 50 ms that the event loop need not wait for
             tls = accepting_missing_identifiers(httpx.create_ssl_context())
             self._client = httpx.Client(timeout=self._timeout_s, follow_redirects=False, verify=tls)
@@ -80,5 +82,5 @@ class Sender:
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds of a ``retry-after``; 0 for a date."""
+    """Return the seconds in a ``retry-after`` header, or 0 if it contains a date."""
     return float(text) if text.isdecimal() else 0.0

@@ -1,4 +1,4 @@
-"""Destinations of traces: the operator's and the requesting team's."""
+"""Destinations of traces: one for the operator, and one for each team that has configured it."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -16,40 +16,40 @@ from gateway.telemetry.trace_export.langfuse import PATH as LANGFUSE_PATH
 OPERATOR = "operator"
 TEAM = "team:"
 CLOSE_S = 5.0
-"""Time at a stop to send what waits, for all destinations together."""
+"""Time limit in seconds for sending queued traces on shutdown, for all destinations together."""
 
 
 class TracesUnavailableError(Exception):
-    """Traces are configured, and the extra that they need is not installed."""
+    """Traces are configured, but the optional dependency that they need is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """Address that receives traces."""
+    """An endpoint that receives traces."""
 
     endpoint: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     content: bool = False
-    """Whether it gets prompts and answers."""
+    """Whether the receiver gets prompts and answers."""
     langfuse: bool | None = None
-    """Whether it gets Langfuse's attributes; None: by its endpoint."""
+    """Whether the receiver gets Langfuse's attributes. If None, this depends on its endpoint URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRules:
-    """Settings of traces that all receivers share."""
+    """Trace settings that all receivers share."""
 
     ratio: float
     service_name: str
     resource: Mapping[str, str]
     content_bytes: int
     max_waiting: int
-    """Traces that wait for one receiver; more are dropped."""
+    """Maximum number of traces queued for one receiver. Further traces are dropped."""
     timeout_s: float
 
 
 class Destination:
-    """One receiver and its delivery."""
+    """A receiver of traces and its delivery queue."""
 
     __slots__ = ("delivery", "receiver")
 
@@ -59,7 +59,7 @@ class Destination:
 
 
 class Tracing(Collector):
-    """An `Observer` that hands completed traces to their destinations; does nothing without destinations."""
+    """An `Observer` that passes the traces of completed requests to their destinations, if there are any."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class Tracing(Collector):
         wall_clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
-        """*instance* distinguishes this gateway from others of the same service.
+        """Create the trace export. *instance* identifies this gateway among others of the same service.
 
         Raises:
-            TracesUnavailableError: the extra that traces need is not installed.
+            TracesUnavailableError: if the optional dependency for traces is not installed.
         """
         self._rules = rules
         self._instance = instance
@@ -91,15 +91,15 @@ class Tracing(Collector):
         self.use(self.destinations(teams))
 
     def destinations(self, teams: Mapping[str, Receiver]) -> Mapping[str, Destination]:
-        """Return the destinations of *teams*, by team; nothing has changed yet.
+        """Return the destinations for *teams*, by team name, without using them yet.
 
         Raises:
-            TracesUnavailableError: as above.
+            TracesUnavailableError: if the optional dependency for traces is not installed.
         """
         return {name: self._kept(name, said) or self._destination(TEAM + name, said) for name, said in teams.items()}
 
     def use(self, teams: Mapping[str, Destination]) -> None:
-        """Send to *teams* from now on; everything else about traces holds from the start."""
+        """Use the destinations *teams* from now on. Other trace settings cannot be changed after startup."""
         staying = {id(destination) for destination in teams.values()}
         left = [each.delivery for each in self._teams.values() if id(each) not in staying]
         self._teams = teams
@@ -109,7 +109,7 @@ class Tracing(Collector):
         self.tracers.current = self._tracer() if self._operators is not None or teams else None
 
     def observe(self, completed: list[CompletedRequest]) -> None:
-        """Hand the traces of *completed* to their destinations. Never waits."""
+        """Pass the traces of *completed* requests to their destinations. Never waits."""
         if self._operators is None and not self._teams:
             return
         for ending in completed:
@@ -125,7 +125,7 @@ class Tracing(Collector):
             team.delivery.offer(ended)
 
     def close(self) -> None:
-        """Send waiting traces, for some seconds at most. Blocks: to be called in a thread."""
+        """Send queued traces for at most `CLOSE_S` seconds. Blocks, so call it in a thread."""
         deliveries = [*self._former, *(each.delivery for each in self._all())]
         for delivery in deliveries:
             delivery.close(0.0)
@@ -163,7 +163,9 @@ class Tracing(Collector):
         )
 
     def _keeps_content(self, team: str | None) -> bool:
-        """Return whether a destination gets prompts and answers of *team*; None: of requests without a team."""
+        """Return True if any destination receives the prompts and answers of *team*, where None means requests without
+        a team.
+        """
         of_team = None if team is None else self._teams.get(team)
         return any(each is not None and each.receiver.content for each in (self._operators, of_team))
 
@@ -176,7 +178,9 @@ class Tracing(Collector):
             from gateway.telemetry.trace_export.otlp import Encoder, rejected_spans  # noqa: PLC0415  # an extra that few have
         except ImportError:
             place = "tracing" if name == OPERATOR else "teams[].tracing"
-            raise TracesUnavailableError(f"{place}.endpoint needs the extra warmgate[otel].") from None
+            raise TracesUnavailableError(
+                f"{place}.endpoint needs the extra warmgate[otel], which is not installed."
+            ) from None
         from gateway.telemetry.trace_export.sender import Sender  # noqa: PLC0415
 
         is_langfuse = LANGFUSE_PATH in receiver.endpoint if receiver.langfuse is None else receiver.langfuse

@@ -189,5 +189,5 @@ async def test_an_address_at_which_no_one_listens_is_a_failed_connect() -> None:
 
 @pytest.mark.parametrize("url", ["ftp://x", "http://u:p@x/v1", "http://x/v1?a=b"])
 def test_an_address_that_cannot_be_one_is_refused(url: str) -> None:
-    with pytest.raises(ValueError, match="worker url"):
+    with pytest.raises(ValueError, match="worker URL"):
         OpenAIEndpoint("openai:llm", url, model="m")

@@ -300,7 +300,7 @@ async def test_a_sink_that_fails_costs_its_lines_and_nothing_else(
             log.observe([an_ended_request(101.0)])
     log.observe([an_ended_request(101.0, request_id=b"r-9")])
 
-    assert ["request lines are lost: Broken pipe"] == caplog.messages
+    assert ["Request log lines could not be written and are lost: Broken pipe"] == caplog.messages
     assert ["r-9"] == [line["request_id"] for line in sink.lines]
 
 

@@ -233,7 +233,7 @@ async def test_a_change_is_logged_once(caplog: pytest.LogCaptureFixture) -> None
 
     assert [
         ("INFO", "worker a of model tiny is up"),
-        ("WARNING", "worker a of model tiny is down: GET /health was answered 500"),
+        ("WARNING", "worker a of model tiny is down: GET /health returned status 500"),
     ] == [(record.levelname, record.getMessage()) for record in caplog.records]
 
 
@@ -246,8 +246,8 @@ async def test_a_worker_that_never_came_up_is_logged_with_the_cause(caplog: pyte
             await there.visit()
 
     assert [
-        "worker a of model tiny is down: GET /health was answered 503",
-        "worker a of model tiny is down: GET /health was answered 500",
+        "worker a of model tiny is down: GET /health returned status 503",
+        "worker a of model tiny is down: GET /health returned status 500",
     ] == caplog.messages
 
 

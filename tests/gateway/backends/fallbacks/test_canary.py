@@ -34,7 +34,7 @@ class Listed(Catalog):
     async def legacy(self) -> frozenset[str]:
         self.asked += 1
         if self._unread:
-            raise CatalogUnread("answered 403")
+            raise CatalogUnread("returned status 403")
         return self._models
 
 
@@ -146,7 +146,7 @@ async def test_a_refusal_is_reported_and_shuts_the_breaker(caplog: pytest.LogCap
     assert CanaryResult(ok=False, at=0.0) == target.checked
     assert 600.0 == target.breaker.wait_s(0.0)
     assert (
-        "the canary of model tiny failed: bedrock:one: answered 502: Bedrock rejected the gateway's "
+        "The canary request for model tiny failed: bedrock:one: returned status 502: Bedrock rejected the gateway's "
         "credentials (AccessDeniedException)"
     ) in caplog.messages
 
@@ -205,7 +205,7 @@ async def test_models_that_aws_takes_away_are_reported(caplog: pytest.LogCapture
     assert 1 == listed.asked
     assert [True, False] == [fallback.target.is_legacy for fallback in fallbacks.in_order]
     assert (
-        "AWS marks bedrock:us.meta.old as legacy: it will be retired, and idle accounts lose access" in caplog.messages
+        "AWS marks bedrock:us.meta.old as legacy. It will be retired, and idle accounts lose access" in caplog.messages
     )
 
 
@@ -216,7 +216,7 @@ async def test_that_aws_does_not_tell_harms_no_one(caplog: pytest.LogCaptureFixt
     await stage.canary.look()
 
     assert [CanaryResult(ok=True, at=0.0)] == targets(fallbacks)
-    assert "AWS did not say which models of us-east-1 are legacy (answered 403)" in caplog.messages
+    assert "The list of legacy models in us-east-1 could not be read (returned status 403)" in caplog.messages
 
 
 async def test_it_goes_on_until_it_is_cancelled() -> None:

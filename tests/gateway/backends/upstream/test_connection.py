@@ -392,7 +392,7 @@ async def test_too_long_headers_are_broken(*, is_one_packet: bool) -> None:
         *([b"HTTP/1.1 200 OK\r\na: " + value + b"\r\n\r\n"] if is_one_packet else [b"HTTP/1.1 200 OK\r\na: ", value])
     )
 
-    with pytest.raises(ReplyBroken, match="too many bytes"):
+    with pytest.raises(ReplyBroken, match=r"too many (header )?bytes"):
         await line.connection.first_byte()
 
 
@@ -410,7 +410,7 @@ async def test_framing_without_end_is_broken(endless: bytes) -> None:
     line = Line(limits=ResponseLimits(max_head_bytes=1000))
     line.come(CHUNKED, endless, b"x" * 600)
 
-    with pytest.raises(ReplyBroken, match="too many bytes of headers or framing"):
+    with pytest.raises(ReplyBroken, match="too many bytes in headers or framing"):
         line.connection.take_body()
 
 
@@ -434,7 +434,7 @@ async def test_the_first_byte_has_a_deadline() -> None:
     line.connection.expire(9.9)
     assert await is_waiting(waiting)
     line.connection.expire(10.0)
-    with pytest.raises(UpstreamTimeout, match="worker w1: no first byte in time") as timeout:
+    with pytest.raises(UpstreamTimeout, match="worker w1: no first byte within the time limit") as timeout:
         await waiting
     assert "first_byte" == timeout.value.phase
     assert line.transport.is_aborted
@@ -454,7 +454,7 @@ async def test_silence_has_a_deadline_only_while_somebody_waits() -> None:
     assert await is_waiting(waiting)
     line.connection.expire(55.0)
     await waiting
-    with pytest.raises(UpstreamTimeout, match="silent for too long") as timeout:
+    with pytest.raises(UpstreamTimeout, match="no data within the idle time limit") as timeout:
         line.connection.take_body()
     assert "idle" == timeout.value.phase
 

@@ -27,7 +27,7 @@ def test_an_origin_is_read_from_a_url(url: str, origin: Origin) -> None:
         ("ftp://host", "must start with http:// or https://"),
         ("http://", "has no host"),
         ("http://user:secret@host", "must not contain credentials"),
-        ("http://host/path?x=1", "no query or fragment"),
+        ("http://host/path?x=1", "a query or fragment"),
         ("http://host:99999", "Port out of range"),
         ("http://host/a b", "percent-encoded"),
     ],

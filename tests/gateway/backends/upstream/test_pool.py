@@ -252,7 +252,7 @@ async def test_waiting_for_a_slot_has_a_deadline() -> None:
     """It counts as waiting for the first byte."""
     async with serving(answers) as peer, pool_of(peer, max_connections=1) as pool:
         await pool.open(deadline=math.inf)
-        with pytest.raises(UpstreamTimeout, match="worker w1: all 1 connections busy") as timeout:
+        with pytest.raises(UpstreamTimeout, match="worker w1: all 1 connections are busy") as timeout:
             await pool.open(deadline=0.02)
 
         assert "first_byte" == timeout.value.phase

@@ -38,12 +38,12 @@ def test_the_next_response_begins_empty() -> None:
     [
         (b"SSH-2.0\r\n\r\n", "not HTTP/1.1 in status and headers"),
         (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 3 + b"\r\n", "too many header fields in status and headers"),
-        (b"HTTP/1.1 200 OK\r\na: " + b"b" * 200 + b"\r\n\r\n", "too many bytes in status and headers"),
+        (b"HTTP/1.1 200 OK\r\na: " + b"b" * 200 + b"\r\n\r\n", "too many header bytes in status and headers"),
         (
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
             "a transfer coding other than chunked in status",
         ),
-        (b"HTTP/1.1 200 OK\r\na: " + b"b" * 200, "too many bytes of headers or framing"),
+        (b"HTTP/1.1 200 OK\r\na: " + b"b" * 200, "too many bytes in headers or framing"),
     ],
 )
 def test_a_response_beyond_the_limits_is_not_accepted(raw: bytes, fault: str) -> None:

@@ -5,7 +5,7 @@ from gateway.backends.upstream.timeouts import Timeouts
 
 def test_a_timeout_of_zero_is_refused_by_name() -> None:
     """A timeout that is not above zero is a fault of the settings, and the message names the field."""
-    with pytest.raises(ValueError, match="idle_s must be above zero, not 0"):
+    with pytest.raises(ValueError, match="idle_s must be greater than zero, not 0"):
         Timeouts(idle_s=0)
 
 

@@ -109,7 +109,7 @@ def test_what_does_not_arrive_is_said_once(caplog: pytest.LogCaptureFixture) -> 
         sent.let_go.set()
         delivery.close(PATIENCE_S)
 
-    assert ["traces cannot be delivered to operator: HTTP 401"] == [record.message for record in caplog.records]
+    assert ["Traces could not be delivered to operator: HTTP 401"] == [record.message for record in caplog.records]
     assert {"failed": 2} == delivery.counts
 
 
@@ -122,7 +122,7 @@ def test_a_trace_that_cannot_be_encoded_does_not_lose_the_others(caplog: pytest.
 
     assert [b"a b"] == sent.messages
     assert {"sent": 2, "failed": 1} == delivery.counts
-    assert ["the trace of request odd cannot be encoded"] == [record.message for record in caplog.records]
+    assert ["The trace of request odd could not be encoded"] == [record.message for record in caplog.records]
 
 
 def test_a_batch_without_encoded_traces_is_not_sent() -> None:

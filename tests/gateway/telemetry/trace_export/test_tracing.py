@@ -168,7 +168,7 @@ def test_the_extra_is_asked_for_where_it_is_needed(
     with pytest.raises(TracesUnavailableError) as refused:
         a_tracing(build({"models": models, **said}, {}))
 
-    assert f"{place}.endpoint needs the extra warmgate[otel]." == str(refused.value)
+    assert f"{place}.endpoint needs the extra warmgate[otel], which is not installed." == str(refused.value)
 
 
 @pytest.mark.e2e
