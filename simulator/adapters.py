@@ -1,8 +1,9 @@
-"""The LoRA adapters of a worker, and the routes that load and unload them while it runs.
+"""LoRA adapters of a worker, and the routes that load and unload adapters at runtime.
 
-vLLM answers ``/v1/load_lora_adapter`` and ``/v1/unload_lora_adapter`` where ``VLLM_ALLOW_RUNTIME_LORA_UPDATING`` is set
-(vllm/entrypoints/serve/lora), SGLang the same without ``/v1``. A worker finds an adapter under every path but one that
-ends in ``/missing``. What an adapter answers is what the model answers; only their blocks are apart.
+vLLM serves ``/v1/load_lora_adapter`` and ``/v1/unload_lora_adapter`` if ``VLLM_ALLOW_RUNTIME_LORA_UPDATING`` is set
+(vllm/entrypoints/serve/lora). SGLang serves the same routes without ``/v1``. The simulated worker finds an adapter
+under every path except paths that end in ``/missing``. An adapter gives the same answers as the base model, but its
+cache blocks are separate.
 """
 
 import asyncio
@@ -29,10 +30,10 @@ class _Unload(msgspec.Struct, frozen=True):
 
 
 class Adapters(Sequence[str]):
-    """Names, in the order in which they came."""
+    """Names of the loaded adapters, in the order in which they were loaded."""
 
     def __init__(self, names: Iterable[str] = (), *, model: str = "") -> None:
-        """*model* is the base, whose name no adapter can have."""
+        """*model* is the base model, whose name no adapter may have."""
         self._names = list(names)
         self._model = model
 
@@ -49,7 +50,7 @@ class Adapters(Sequence[str]):
         return self._names[index]
 
     def add(self, name: str) -> None:
-        """Raises `ApiError` where it is here, or is the model."""
+        """Add an adapter. Raises `ApiError` if the name is already loaded or is the base model."""
         if name in self._names:
             raise ApiError(
                 400, f"The lora adapter '{name}' has already been loaded.", param="lora_name", kind="InvalidUserInput"
@@ -59,14 +60,14 @@ class Adapters(Sequence[str]):
         self._names.append(name)
 
     def remove(self, name: str) -> None:
-        """Raises `ApiError` where it is not here."""
+        """Remove an adapter. Raises `ApiError` if the adapter is not loaded."""
         if name not in self._names:
             raise ApiError(404, f"The lora adapter '{name}' cannot be found.", param="lora_name")
         self._names.remove(name)
 
 
 class AdapterLoading:
-    """The routes. A load takes *load_s*, in which everything else goes on."""
+    """Routes that load and unload adapters. A load takes *load_s* seconds and does not block other requests."""
 
     def __init__(self, adapters: Adapters, *, load_s: float, dialect: Dialect) -> None:
         self._adapters = adapters

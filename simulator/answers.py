@@ -1,12 +1,13 @@
-"""Answers of the simulated model: made-up words that depend on every token of the prompt, and on nothing else.
+"""Answers of the simulated model: made-up words that depend on every token of the prompt and on nothing else.
 
-1. The next token is a function of all tokens before it, prompt and answer alike. So a prompt that ends with the first k
-   tokens of an answer gets the rest of that same answer, as with a greedy real model.
-2. Every word belongs to one position of an answer (0 to 255), so that where an answer stands, and hence when it may
-   end, can be read off the last two tokens alone.
-3. Every word is four bytes of UTF-8: an answer put back as text is cut into the very tokens that were generated.
-4. Nearly every word is one token. From position 24 on every eighth has a character beyond ASCII, which is two tokens,
-   neither of them whole characters: a reader of such a text must hold half a character back.
+1. The next token is a function of all preceding tokens of the prompt and the answer. A prompt that ends with the first
+   k tokens of an answer is therefore continued with the rest of the same answer, as with a real model that samples
+   greedily.
+2. Every word belongs to one position of an answer (0 to 255). The last two tokens of an answer therefore show its
+   length so far, and whether it may end.
+3. Every word has four bytes of UTF-8, so the text of an answer is tokenized into exactly the generated tokens.
+4. Nearly every word is one token. From position 24 on, every eighth word has a character beyond ASCII. Such a word is
+   two tokens that contain incomplete characters, so that readers of the stream must hold back half a character.
 5. An answer ends by itself after 16 to 256 words, with a token that has no text.
 """
 
@@ -35,12 +36,12 @@ def _word(index: int) -> str:
 
 
 def _wide_words(position: int) -> tuple[str, ...]:
-    """Return words of four, three and two bytes per character; no other position has them."""
+    """Return three words, of four-, three- and two-byte characters. Only every eighth position has these words."""
     return chr(0x1F400 + position), f"{chr(0x4E00 + position)} ", f"s{chr(0x100 + position // _WIDE_EVERY)} "
 
 
 def _words_at(position: int) -> tuple[bytes, ...]:
-    """Entries of a position, each as its packed tokens."""
+    """Return the possible words at a position, each as packed tokens."""
     if position >= _WIDE_FROM and position % _WIDE_EVERY == 0:
         words = _wide_words(position)
     else:
@@ -51,7 +52,7 @@ def _words_at(position: int) -> tuple[bytes, ...]:
 
 _WORDS = dict(enumerate(map(_words_at, range(_POSITIONS))))
 _AFTER = {word: position + 1 for position, words in _WORDS.items() for word in words}
-"""The position after a whole word."""
+"""Position that follows each complete word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +64,10 @@ class Answer:
 def answer(
     prompt: TokenSequence, *, max_tokens: int, min_tokens: int = 0, ignore_eos: bool = False, choice: int = 0
 ) -> Answer:
-    """The answer to *prompt*, of at most *max_tokens*. O(prompt + answer tokens).
+    """Return the answer to *prompt*, with at most *max_tokens* tokens. The cost is linear in the prompt and answer
+    tokens.
 
-    *choice* distinguishes the ``n`` answers to one prompt; only the first, 0, can be continued.
+    *choice* distinguishes the ``n`` answers to one prompt. Only the first answer, 0, can be continued.
     """
     state = blake2b(prompt.packed, digest_size=8, salt=choice.to_bytes(4, "big"))
     position, begun = _place_after(prompt.packed)
@@ -90,7 +92,7 @@ def answer(
 
 
 def _place_after(tokens: bytes) -> tuple[int, bytes]:
-    """Return the position of the next word after *tokens*, and the part of that word that is out already."""
+    """Return the position of the next word after *tokens*, and the part of that word that *tokens* already contains."""
     last = tokens[-TOKEN_BYTES:]
     after = _AFTER.get(tokens[-2 * TOKEN_BYTES :]) or _AFTER.get(last)
     if after is not None:

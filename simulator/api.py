@@ -1,4 +1,4 @@
-"""The worker's HTTP surface as a plain ASGI application, and which endpoints each engine has."""
+"""HTTP interface of the simulated worker as a plain ASGI application, with the endpoints of each engine."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -21,7 +21,7 @@ from simulator.transcription import TranscriptionEndpoint
 
 
 class SimulatorApp:
-    """The ASGI application. *inference* routes meet faults and have entries in the journal, *others* do not."""
+    """ASGI application of the worker. Only *inference* routes are subject to faults and logged in the journal."""
 
     def __init__(
         self, *, dialect: Dialect, inference: RouteTable, others: RouteTable, faults: Faults, freeze: Freeze
@@ -61,7 +61,7 @@ class SimulatorApp:
 
 
 def inference_endpoints(dialect: Dialect, reader: BodyReader, responses: ResponsesEndpoint) -> dict[str, Endpoint]:
-    """Return the endpoints that run on the engine, by path. Only vLLM's shapes of rankings are here."""
+    """Return the endpoints that run on the engine, by path. Rankings exist in vLLM's format only."""
     everywhere: dict[str, Endpoint] = {
         "/v1/chat/completions": ChatEndpoint(reader),
         "/v1/completions": CompletionEndpoint(reader),
@@ -91,7 +91,7 @@ async def _serve(generation: GenerationService, endpoint: Endpoint, exchange: Ht
 
 
 def text_routes(dialect: Dialect, reader: BodyReader, responses: ResponsesEndpoint) -> RouteTable:
-    """Return the routes that need no engine: kept responses, and tokens. Dynamo has neither."""
+    """Return the routes for stored responses and for tokenization, which need no engine. Dynamo has none of them."""
     if dialect == "dynamo":
         return {}
     tokenization = Tokenization(reader)

@@ -1,4 +1,4 @@
-"""Assembly of a worker: the one place that knows which dialect has which metrics and routes."""
+"""Assembly of a worker: the only module that knows which metrics and routes each imitated engine has."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from simulator.vllm import VllmMetrics, VllmStatus
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """The parts of a worker that a server needs."""
+    """Parts of a worker that the server needs."""
 
     app: SimulatorApp
     faults: Faults
@@ -47,7 +47,7 @@ def assemble(
     unix: Callable[[], float],
     role: Role | None = None,
 ) -> Parts:
-    """*unix* gives the seconds since 1970."""
+    """Build the parts of a worker. *unix* returns the seconds since 1970."""
     faults, freeze, journal = Faults(), Freeze(), Journal()
     sleep, started_at = Sleep(ranks=ranks), unix()
     adapters = Adapters(options.lora_modules, model=options.model)
@@ -98,7 +98,7 @@ def assemble(
 
 @dataclass(frozen=True, slots=True)
 class _Status:
-    """The routes by which a worker of each dialect says how it is."""
+    """Routes that report a worker's status, for each imitated engine."""
 
     options: SimulatorOptions
     reader: BodyReader
@@ -106,7 +106,7 @@ class _Status:
     ranks: Ranks
     started_at: float
     halves: Json
-    """The worker's description of its role."""
+    """The worker's description of its prefill or decode role."""
 
     def routes(self, generation: GenerationService, sleep: Sleep) -> RouteTable:
         publishers = [rank.publisher for rank in self.ranks if rank.publisher is not None]
@@ -142,7 +142,7 @@ class _Status:
 def _metrics(
     options: SimulatorOptions, sleep: Sleep, ranks: Ranks
 ) -> list[tuple[MetricNames, Callable[[], EngineLoad]]]:
-    """Return the metrics of each rank; a frontend reports those of all ranks behind it."""
+    """Return the metrics of each rank. A frontend reports the metrics of all ranks behind it."""
     if options.dialect == "dynamo":
 
         def busy() -> dict[int, float]:

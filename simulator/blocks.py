@@ -1,12 +1,14 @@
-"""The paged KV cache of one engine: physical blocks, prefix cache, and vLLM's order of eviction.
+"""Paged KV cache of one engine: physical blocks, prefix cache, and vLLM's eviction order.
 
-Three rules bind here (vLLM, v1/core/block_pool.py):
+The module follows three rules of vLLM (v1/core/block_pool.py):
 
-1. A block with references is pinned. A block without any is free, and may still be cached: a hit takes it out of the
-   free list.
-2. Free blocks are reused from the head of the list. Blocks that never got a hash go to the head, hashed ones to the
-   tail, a finished sequence's last block first: so the tail of a sequence is evicted before its head.
-3. Equal content computed twice is cached twice: the sink hears of two stored blocks, and later of two removed ones.
+1. A block with references is pinned. A block without references is free but may still be cached, and a cache hit
+   removes it from the free list.
+2. Free blocks are reused from the head of the free list. Blocks without a hash are freed to the head, and blocks with a
+   hash are freed to the tail. The last block of a finished sequence is freed first, so the end of a sequence is evicted
+   before its beginning.
+3. Content that is computed twice is cached twice. The sink is notified of two stored blocks, and later of two removed
+   blocks.
 """
 
 from collections import OrderedDict
@@ -15,24 +17,24 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 BlockHash: TypeAlias = Hashable
-"""The value of a block chained with all before it: an id of a trace, or a hash of token ids."""
+"""Hash of a block chained with all blocks before it, either an id from a trace or a hash of token ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockScope:
-    """Attributes that blocks must have in common to be shared, beside their tokens. Their hashes include them."""
+    """Attributes other than tokens that two blocks must have in common to be shared. Block hashes include them."""
 
     adapter: str | None = None
-    """LoRA adapter by name."""
+    """Name of the LoRA adapter, or None for the base model."""
     salt: str | None = None
-    """Cache salt."""
+    """Cache salt of the request, or None."""
 
 
 PLAIN = BlockScope()
 
 
 class BlockSink(Protocol):
-    """Receiver of every change of the prefix cache, in order; the seam for KV events."""
+    """Receives every change of the prefix cache in order. It is the interface for KV events."""
 
     def stored(
         self,
@@ -41,7 +43,7 @@ class BlockSink(Protocol):
         token_ids: Sequence[int],
         scope: BlockScope = PLAIN,
     ) -> None:
-        """*hashes* follow *parent* (``None``: they begin a sequence); *token_ids* of all of them, empty if unknown."""
+        """Receive stored blocks that follow *parent*, or start a sequence. *token_ids* is empty if unknown."""
         ...
 
     def removed(self, hashes: Sequence[BlockHash]) -> None: ...
@@ -50,7 +52,7 @@ class BlockSink(Protocol):
 
 
 class NoSink:
-    """Hears nothing."""
+    """Ignores all changes."""
 
     def stored(
         self,
@@ -69,7 +71,7 @@ class NoSink:
 
 
 class BothSinks:
-    """Two that hear the same, in the order given."""
+    """Passes all changes on to two sinks, in the given order."""
 
     def __init__(self, first: BlockSink, second: BlockSink) -> None:
         self._sinks = (first, second)
@@ -94,7 +96,7 @@ class BothSinks:
 
 
 class BlockPool:
-    """*capacity* blocks of *block_size* tokens each. Every operation is O(blocks it is given)."""
+    """KV cache with *capacity* blocks of *block_size* tokens. Operations are linear in the blocks passed to them."""
 
     def __init__(self, capacity: int, block_size: int = 16, *, sink: BlockSink | None = None) -> None:
         if capacity < 1 or block_size < 1:
@@ -112,20 +114,20 @@ class BlockPool:
 
     @property
     def free(self) -> int:
-        """Blocks without references, cached or not."""
+        """Number of blocks without references, cached or not."""
         return len(self._free)
 
     @property
     def usage(self) -> float:
-        """Share of the blocks that are pinned, 0 to 1."""
+        """Share of the blocks that are pinned, from 0 to 1."""
         return 1 - len(self._free) / self.capacity
 
     def blocks_for(self, tokens: int) -> int:
-        """Blocks that *tokens* tokens take, the last one perhaps partly."""
+        """Return the number of blocks that *tokens* tokens occupy, including a partly filled last block."""
         return -(-tokens // self.block_size)
 
     def match(self, hashes: Sequence[BlockHash], limit: int) -> list[int]:
-        """The cached blocks of the first *limit* hashes, up to the first that is missing. Changes nothing."""
+        """Return the leading cached blocks of the first *limit* hashes. The lookup changes no state."""
         hits: list[int] = []
         for block_hash in hashes[:limit]:
             copies = self._cached.get(block_hash)
@@ -135,9 +137,10 @@ class BlockPool:
         return hits
 
     def take(self, hits: Sequence[int], fresh: int) -> list[int] | None:
-        """Pin *hits* and *fresh* more blocks, in this order; ``None``, and nothing changed, when there is no room.
+        """Pin the cached blocks *hits* and *fresh* new blocks. Returns all of them, or None without any change if space
+        is lacking.
 
-        Fresh blocks come from the head of the free list; what they held is evicted.
+        New blocks come from the head of the free list, and their cached content is evicted.
         """
         references = self._references
         unpinned = sum(1 for block in hits if not references[block])
@@ -165,7 +168,7 @@ class BlockPool:
         token_ids: Sequence[int] = (),
         scope: BlockScope = PLAIN,
     ) -> None:
-        """Make *blocks*, pinned and full, findable under *hashes*, which follow *parent*."""
+        """Cache the contents of *blocks*, which are pinned and full, under *hashes*. *parent* is the preceding hash."""
         if not hashes:
             return
         for block, block_hash in zip(blocks, hashes, strict=True):
@@ -174,7 +177,7 @@ class BlockPool:
         self._sink.stored(hashes, parent, token_ids, scope)
 
     def release(self, blocks: Sequence[int]) -> None:
-        """Give back *blocks*, in the order of their sequence; those without other references become free."""
+        """Release *blocks*, given in sequence order. Blocks without other references become free."""
         for block in reversed(blocks):
             self._references[block] -= 1
             if self._references[block]:
@@ -184,7 +187,7 @@ class BlockPool:
                 self._free.move_to_end(block, last=False)
 
     def clear(self) -> None:
-        """Forget every cached prefix. Pinned blocks stay with their requests, but no other request finds them."""
+        """Clear the prefix cache. Pinned blocks stay with their requests, but no other request finds them."""
         self._cached.clear()
         self._hashes = [None] * self.capacity
         self._sink.cleared()

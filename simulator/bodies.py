@@ -1,4 +1,4 @@
-"""Request bodies: JSON in, a `GenerationRequest` out, or the 400 or 404 that vLLM would answer."""
+"""Parsing of request bodies: JSON in, a `GenerationRequest` out, or the 400 or 404 error that vLLM returns."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ class _GenerationBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields that decide the prompt of a chat; a type of its own, because /tokenize takes them as well."""
+    """Fields that determine the prompt of a chat. /tokenize accepts the same fields."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None = None
@@ -66,7 +66,7 @@ class _ChatBody(_GenerationBody, frozen=True, kw_only=True):
 class _CompletionBody(_GenerationBody, frozen=True, kw_only=True):
     prompt: Any
     max_tokens: _Positive | None = _COMPLETION_DEFAULT_TOKENS
-    """Whether only null matches."""
+    """Maximum number of answer tokens. Null allows as many tokens as fit into the context."""
     logprobs: _Alternatives | None = None
 
 
@@ -86,36 +86,36 @@ class _Detokenize(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
-    """Parsed and validated call of a completion endpoint."""
+    """Parsed and validated request to a completion endpoint."""
 
     prompts: Sequence[TokenSequence]
     max_tokens: Sequence[int]
-    """Limit of each prompt."""
+    """Maximum number of answer tokens for each prompt."""
     choices_per_prompt: int = 1
     min_tokens: int = 0
     ignore_eos: bool = False
     adapter: str | None = None
-    """LoRA adapter that was asked for in the place of the model."""
+    """Name of the LoRA adapter if the request names an adapter as its model."""
     cache_salt: str | None = None
     streams: bool = False
     include_usage: bool = False
     continuous_usage: bool = False
     return_token_ids: bool = False
     guide: Guide | None = None
-    """Guide of the answers; ``None``: the model decides."""
+    """Guide that determines the answers, or None if the model determines them."""
     stops: Stops = field(default_factory=Stops)
     logprobs: int | None = None
-    """Number of alternatives beside each token; ``None``: no log probabilities."""
+    """Number of alternatives per token for log probabilities, or None to return no log probabilities."""
 
 
 @dataclass(frozen=True, slots=True)
 class BodyReader:
-    """Reads bodies for one served model with room for *context_tokens*. Every method raises `ApiError`."""
+    """Parses bodies for one model with a context length of *context_tokens*. Every method may raise `ApiError`."""
 
     model: str
     context_tokens: int
     adapters: Sequence[str] = ()
-    """LoRA adapters by name, served beside the model itself."""
+    """Names of the LoRA adapters served with the model."""
 
     def chat(self, body: bytes) -> GenerationRequest:
         fields = decode_body(body, _ChatBody)
@@ -141,7 +141,7 @@ class BodyReader:
         return replace(request, logprobs=fields.logprobs)
 
     def tokenize(self, body: bytes) -> tuple[TokenSequence, bool]:
-        """The tokens, and whether their texts are asked for too."""
+        """Return the tokens, and whether the request asks for their texts too."""
         fields = decode_body(body, _TokenizeBody)
         self.adapter(fields.model)
         is_chat = "messages" in decode_body(body, dict[str, Any])
@@ -157,19 +157,19 @@ class BodyReader:
         return TokenSequence.from_ids(fields.tokens)
 
     def check_model(self, model: str | None) -> None:
-        """The model itself, for what adapters are not served by."""
+        """Raise `ApiError` unless *model* is the base model, for endpoints that do not serve adapters."""
         if model not in (None, self.model):
             raise ApiError(404, f"The model `{model}` does not exist.", param="model")
 
     def adapter(self, model: str | None) -> str | None:
-        """The LoRA adapter that is asked for by the name of a model; ``None``: the model itself."""
+        """Return the LoRA adapter that is named as the model, or None for the base model itself."""
         if model in self.adapters:
             return model
         self.check_model(model)
         return None
 
     def chat_tokens(self, prompt: ChatPrompt) -> TokenSequence:
-        """The prompt of a chat, through the template."""
+        """Return the prompt tokens of a chat after applying the chat template."""
         if not prompt.messages:
             raise ApiError(400, "messages: must not be empty", param="messages")
         for number, message in enumerate(prompt.messages):
@@ -208,7 +208,7 @@ class BodyReader:
         )
 
     def max_tokens(self, prompt_tokens: int, asked: int | None, *, source: str) -> int:
-        """The limit of an answer, all that fits where nothing is *asked*; *source* is the field with the prompt."""
+        """Return the answer limit: *asked* or else all remaining context. *source* is the name of the prompt field."""
         if not prompt_tokens:
             raise ApiError(400, f"{source}: must not be empty", param=source)
         room = self.context_tokens - prompt_tokens
@@ -230,7 +230,7 @@ def _stops(fields: _GenerationBody) -> Stops:
 
 
 def _chat_guide(fields: _ChatBody, chat: ChatPrompt) -> Guide | None:
-    """Return the guide for the tools. A request for a number of tokens gets them: no tool is called unasked."""
+    """Return the guide for a chat with tools, or None if the model determines the answer."""
     functions = functions_of(chat.tools)
     counts = fields.ignore_eos or fields.min_tokens or not chat.add_generation_prompt
     if counts and fields.tool_choice in (None, "auto"):
@@ -253,7 +253,7 @@ def _calls_function(call: Any) -> bool:
 
 
 def decode_body(body: bytes, kind: type[_T]) -> _T:
-    """Raises `ApiError` 400, saying what is wrong where."""
+    """Decode a JSON body. Raises `ApiError` 400 with the location of the error."""
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -263,10 +263,10 @@ def decode_body(body: bytes, kind: type[_T]) -> _T:
 
 
 def prompts_of(prompt: Any, *, source: str) -> list[TokenSequence]:
-    """A prompt comes as a string, a list of strings, token ids, or a list of lists of token ids.
+    """Return the prompts of a field that holds a string, a list of strings, token ids, or a list of token id lists.
 
     Raises:
-        ApiError: 400, naming the field *source*.
+        ApiError: 400 with the field name *source*, if the prompts are invalid.
     """
     if isinstance(prompt, str):
         return [TokenSequence.from_text(prompt)]

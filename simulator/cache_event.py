@@ -1,4 +1,4 @@
-"""Changes of one engine's prefix cache, before they are encoded. Data only."""
+"""Changes of one engine's prefix cache as plain data, before they are encoded."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,17 +9,19 @@ from simulator.blocks import PLAIN, BlockScope
 
 @dataclass(frozen=True, slots=True)
 class BlocksStored:
-    """Blocks that follow each other. Hashes are unsigned, 64 bit."""
+    """Consecutive blocks that were stored. Their hashes are unsigned 64-bit integers."""
 
     hashes: Sequence[int]
     parent: int | None
-    """Hash of the block before the first; ``None``: a sequence begins."""
+    """Hash of the block before the first stored block, or None if the blocks start a sequence."""
     token_ids: Sequence[int]
-    """Tokens of all blocks."""
+    """Tokens of all stored blocks."""
     scope: BlockScope = PLAIN
 
     def extra_keys(self) -> list[list[str] | None]:
-        """Return, per block, what its hash covers beside its tokens, in vLLM's order: adapter, salt of the first."""
+        """Return the extra hash keys of each block in vLLM's order: the adapter, and for the first block the cache
+        salt.
+        """
         adapter = [] if self.scope.adapter is None else [self.scope.adapter]
         salt = [] if self.scope.salt is None or self.parent is not None else [self.scope.salt]
         return [[*adapter, *salt] or None, *[list(adapter) or None for _ in self.hashes[1:]]]

@@ -1,13 +1,13 @@
-"""Continuous batching with chunked prefill, as vLLM V1 schedules: the timing model behind HTTP.
+"""Timing model with continuous batching and chunked prefill, as scheduled by vLLM V1. The HTTP server uses this model.
 
-Each step serves the running requests first, oldest first (decodes, then what is left of a started prefill), then
-admits waiting ones while tokens of the step's budget are left. A running request that finds no free block preempts the
-youngest running one, which gives all its blocks back and is computed again (vllm/v1/core/sched/scheduler.py). A step
-of p prompt tokens, of which s prefills begin, beside d decodes takes
+Each step first serves the running requests, oldest first, and then admits waiting requests while the step's token
+budget lasts. If a running request finds no free block, the youngest running request is preempted: it releases all its
+blocks and is recomputed later (vllm/v1/core/sched/scheduler.py). A step with p prompt tokens, s starting prefills and
+d decodes takes the following number of seconds:
 
     s * fixed + p * (1 + slowdown * d) / rate + (tpot + slope * (d - 1) if d)
 
-so that a request that is alone takes exactly as long as in the `fifo` model, and so does a batch that only decodes.
+A request that runs alone, and a batch that only decodes, therefore take exactly as long as in the `fifo` model.
 """
 
 from collections import deque
@@ -32,7 +32,7 @@ from simulator.timing import Timing
 
 @dataclass(slots=True, eq=False)
 class _Sequence:
-    """A request with its progress. *computed* tokens have their KV; *generated* ones were sampled."""
+    """Request in progress. *computed* tokens have KV cache entries, and *generated* tokens were sampled."""
 
     request: EngineRequest
     blocks: list[int]
@@ -43,7 +43,7 @@ class _Sequence:
 
     @property
     def known(self) -> int:
-        """Tokens whose KV must be computed before the next one can be sampled."""
+        """Number of tokens whose KV must be computed before the next token can be sampled."""
         return self.request.prompt_tokens + self.generated
 
     @property
@@ -55,11 +55,11 @@ class _Sequence:
 class _Step:
     ends_at: float
     work: list[tuple[_Sequence, int]]
-    """Sequences with the number of tokens that the step computes of each."""
+    """Sequences, each with the number of its tokens that the step computes."""
 
 
 class ChunkedEngine:
-    """An `Engine` that batches continuously within a budget of tokens and sequences per step (vLLM's names)."""
+    """Engine with continuous batching, limited in tokens and sequences per step. The limits have vLLM's names."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class ChunkedEngine:
             self._outbox.append(Finished(request.id, at))
 
     def _schedule(self, now: float) -> _Step | None:
-        """The next step, which begins *now*; ``None`` when there is nothing to do."""
+        """Return the next step, which begins at *now*, or None if there is no work."""
         preemptions = self._tally.preemptions
         work, budget = self._schedule_running(now)
         begun = 0
@@ -170,7 +170,7 @@ class ChunkedEngine:
         return _Step(now + duration_s, work)
 
     def _schedule_running(self, now: float) -> tuple[list[tuple[_Sequence, int]], int]:
-        """Work for the running sequences, oldest first, and what is left of the budget."""
+        """Return the work of the running sequences, oldest first, and the remaining token budget."""
         work: list[tuple[_Sequence, int]] = []
         budget = self._max_num_batched_tokens
         index = 0
@@ -188,7 +188,7 @@ class ChunkedEngine:
         return work, budget
 
     def _admit_waiting(self, work: list[tuple[_Sequence, int]], budget: int) -> int:
-        """Start waiting sequences while they fit, first come first served; how many were started."""
+        """Start waiting sequences in order of arrival while they fit. Returns the number of started sequences."""
         begun = 0
         pool = self._pool
         while self._waiting and budget and len(self._running) < self._max_num_seqs:

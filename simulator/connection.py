@@ -1,7 +1,7 @@
-"""TCP connection of a client: a handler can close it, and is notified at once when it is lost.
+"""TCP connection of a client. A handler can close the connection, and is notified at once when it is lost.
 
-ASGI shows a handler neither. uvicorn's protocol class does, so it is extended here, and puts the connection in the
-``state`` of every request's scope.
+ASGI offers neither to a handler, but uvicorn's protocol class does. This module extends that class and puts the
+connection into the ``state`` of every request scope.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ _LINGER_ZERO = struct.pack("ii", 1, 0)  # struct linger {on, seconds}: closing s
 
 
 class Connection:
-    """One TCP connection. *when_lost* is called once when it ends; it serves one request at a time."""
+    """TCP connection that serves one request at a time. *when_lost* is called once when the connection ends."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -33,7 +33,7 @@ class Connection:
         await asyncio.shield(self._lost)
 
     async def is_lost_within(self, seconds: float) -> bool:
-        """Wait for *seconds*, or until the connection ends."""
+        """Wait for *seconds* or until the connection ends. Returns whether the connection ended."""
         try:
             await asyncio.wait_for(self.wait_lost(), seconds)
         except TimeoutError:
@@ -41,7 +41,7 @@ class Connection:
         return True
 
     async def abort(self) -> None:
-        """Flush what was written, then close: the client sees the stream end without the end of the body."""
+        """Flush the written data and close the connection, so that the client sees a truncated response body."""
         for _ in range(100):
             if self.is_lost or not self._transport.get_write_buffer_size():
                 break
@@ -49,7 +49,7 @@ class Connection:
         self._transport.abort()
 
     def reset(self) -> None:
-        """Cut with a TCP reset."""
+        """Close the connection with a TCP reset."""
         sock: socket.socket | None = self._transport.get_extra_info("socket")
         if sock is not None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
@@ -64,7 +64,7 @@ class Connection:
 
 
 class ConnectionProtocol(HttpToolsProtocol):
-    """uvicorn's HTTP/1.1, with a `Connection` for each request to reach for, and a set of the open ones."""
+    """HTTP/1.1 protocol of uvicorn that gives each request its `Connection` and keeps a set of open connections."""
 
     def __init__(self, config: Config, server_state: ServerState, open_connections: set[Connection]) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})

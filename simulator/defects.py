@@ -1,4 +1,4 @@
-"""Defects that a worker has from its start: mistakes of its configuration, and reports that are not true."""
+"""Defects that a worker has from the start, such as configuration mistakes and wrong reports."""
 
 import math
 from dataclasses import dataclass
@@ -6,23 +6,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defects:
-    """Defects of one worker, by default no defect. Raises `ValueError`, naming the option, for an invalid value."""
+    """Defects of one worker, none by default. Raises `ValueError` with the option name for an invalid value."""
 
     enable_prefix_caching: bool = True
-    """False: no block is cached, as with vLLM's ``--no-enable-prefix-caching``."""
+    """Whether blocks are cached. False has the effect of vLLM's ``--no-enable-prefix-caching``."""
     hash_seed: int = 0
-    """Seed of block hashes, as PYTHONHASHSEED is in vLLM: workers with different seeds give equal blocks different
-    hashes."""
+    """Seed of the block hashes, like PYTHONHASHSEED in vLLM. Different seeds give equal blocks different hashes."""
     cached_tokens_factor: float = 1.0
-    """Factor between the cached tokens that an answer reports and the true ones."""
+    """Ratio of the cached tokens that an answer reports to the real number."""
     reported_blocks: int | None = None
-    """Size of the KV cache in the metrics; ``None``: the true one."""
+    """Number of KV cache blocks that the metrics report, or None to report the real number."""
     reported_block_size: int | None = None
-    """Tokens per block in the metrics; ``None``: the true number."""
+    """Tokens per block that the metrics report, or None to report the real number."""
     clock_skew_s: float = 0.0
     """Seconds by which the worker's clock is ahead."""
     buffer_streams: bool = False
-    """A stream leaves as a whole when it ends, as behind a proxy that buffers."""
+    """Whether a stream is sent as a whole at its end, as by a buffering proxy."""
 
     def __post_init__(self) -> None:
         for name in ("reported_blocks", "reported_block_size"):
@@ -35,7 +34,7 @@ class Defects:
             raise ValueError(f"clock_skew_s must be finite, got {self.clock_skew_s}")
 
     def reported_cached_tokens(self, cached_tokens: int, prompt_tokens: int) -> int:
-        """Return the cached tokens that an answer reports; never more than the prompt has."""
+        """Return the number of cached tokens that an answer reports, at most *prompt_tokens*."""
         return min(prompt_tokens, int(cached_tokens * self.cached_tokens_factor))
 
 

@@ -1,8 +1,8 @@
-"""Tokens into text while they come, as vLLM's detokenizer does it.
+"""Incremental detokenizer that turns tokens into text as they arrive, like vLLM's detokenizer.
 
-A character may be spread over several tokens. While the last one is not complete, nothing is shown of it, nor of what
-stands before it in the same token; what is never completed is never shown. So the pieces of a stream are the whole
-text, and each is whole characters.
+A character may be spread over several tokens. Until the character is complete, the whole token in which it starts is
+held back. A character that is never completed is never shown. The pieces of a stream thus add up to the whole text, and
+each piece consists of whole characters.
 """
 
 from simulator.tokens import TokenSequence
@@ -13,9 +13,10 @@ _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
 class Detokenizer:
-    """State of one answer. What *prompt* left incomplete belongs to the answer that completes it.
+    """Detokenizer state of one answer. A character that *prompt* leaves incomplete is shown with the answer that
+    completes it.
 
-    A prompt may have ids that are not in the vocabulary, for what is no text; they are passed over.
+    A prompt may contain ids outside the vocabulary for content that is not text. The detokenizer skips them.
     """
 
     def __init__(self, prompt: TokenSequence) -> None:
@@ -25,10 +26,10 @@ class Detokenizer:
                 self.feed(token)
 
     def feed(self, token: int) -> str:
-        """Return the text that can be shown now that *token* has come; marks of the template never can.
+        """Return the text that can be shown after *token*. Template marks are never shown.
 
         Raises:
-            ValueError: the token is not in the vocabulary.
+            ValueError: if the token is not in the vocabulary.
         """
         if is_mark(token):
             self._held = b""

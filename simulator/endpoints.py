@@ -1,4 +1,4 @@
-"""The endpoints that are OpenAI's own: chats and completions."""
+"""OpenAI's endpoints for chat completions and completions."""
 
 from dataclasses import dataclass
 

@@ -1,8 +1,9 @@
-"""The simulated engine: requests and time go in, events come out. No clock, no I/O, no asyncio.
+"""Simulated engine: requests and time are inputs, events are outputs. It uses no clock, no I/O and no asyncio.
 
-1. Time is an argument, in seconds, and never runs backwards between two calls on one engine.
-2. An engine acts at its own instants: a late `advance` yields the same events and times as many punctual ones.
-3. `submit` and `abort` first let everything happen that is due; those events are handed out by the next `advance`.
+1. Time is an argument in seconds. It must not decrease between two calls on one engine.
+2. The times of events do not depend on the times of calls. One late `advance` returns the same events with the same
+   times as many punctual calls.
+3. `submit` and `abort` first process everything that is due. The next `advance` returns the resulting events.
 """
 
 from dataclasses import dataclass
@@ -14,17 +15,17 @@ from simulator.request import EngineRequest
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """Prefill has ended and the first output token is there."""
+    """Event: the prefill has ended, and the first output token is available."""
 
     request_id: str
     at: float
     cached_tokens: int
-    """Prompt tokens that came out of the prefix cache."""
+    """Number of prompt tokens that came from the prefix cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """One more output token."""
+    """Event: one more output token is available."""
 
     request_id: str
     at: float
@@ -32,7 +33,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The last output token is out, and the blocks are free."""
+    """Event: the last output token is available, and the request's blocks are free."""
 
     request_id: str
     at: float
@@ -40,7 +41,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """The request lost its blocks and will be computed again; tokens already given stay given."""
+    """Event: the request lost its blocks and will be recomputed. Its tokens so far remain valid."""
 
     request_id: str
     at: float
@@ -51,53 +52,53 @@ EngineEvent: TypeAlias = FirstToken | Token | Finished | Preempted
 
 @dataclass(frozen=True, slots=True)
 class EngineLoad:
-    """Reading of an engine's metrics. The token counts only grow."""
+    """Snapshot of an engine's metrics. The token counters never decrease."""
 
     running: int
     waiting: int
     kv_usage: float
-    """Share of the blocks that are pinned, 0 to 1."""
+    """Share of the blocks that are pinned, from 0 to 1."""
     prefix_query_tokens: int
     prefix_hit_tokens: int
     prompt_tokens: int
-    """Prompt tokens of requests whose prefill has ended."""
+    """Number of prompt tokens of all requests whose prefill has ended."""
     generation_tokens: int
     preemptions: int
 
 
 class Engine(Protocol):
-    """One model server's scheduler, cache and GPU."""
+    """Scheduler, KV cache and GPU of one model server."""
 
     def submit(self, request: EngineRequest, now: float) -> None:
         """Queue *request*.
 
         Raises:
-            DuplicateRequest: a request of this id is still here.
-            RequestTooLarge: it would not fit if it had all blocks for itself.
+            DuplicateRequest: if the engine already has a request with this id.
+            RequestTooLarge: if the request does not fit into an empty cache.
         """
         ...
 
     def abort(self, request_id: str, now: float) -> None:
-        """Drop a request and free its blocks; one that is not here is ignored, for it may just have finished."""
+        """Drop a request and free its blocks. An unknown id is ignored, because the request may just have finished."""
         ...
 
     def wake(self, now: float) -> None:
-        """Blocks of its cache have become free without its doing: perhaps it can begin something."""
+        """Try to start waiting requests, because another component has freed cache blocks."""
         ...
 
     def next_event_at(self) -> float | None:
-        """Return when `advance` next has something to do; ``None`` while idle."""
+        """Return the time of the next `advance` with work to do, or None if the engine is idle."""
         ...
 
     def advance(self, now: float) -> list[EngineEvent]:
-        """Process everything due at *now*; return the events in time order."""
+        """Process everything that is due at *now*, and return the events in order of time."""
         ...
 
     def load(self, now: float) -> EngineLoad: ...
 
 
 class EngineError(Exception):
-    """A request that an engine cannot take."""
+    """Error for a request that an engine cannot accept."""
 
 
 class DuplicateRequest(EngineError):
@@ -110,7 +111,7 @@ class RequestTooLarge(EngineError):
 
 @dataclass(slots=True)
 class Tally:
-    """The running totals behind `EngineLoad`."""
+    """Running totals from which `EngineLoad` is made."""
 
     prefix_query_tokens: int = 0
     prefix_hit_tokens: int = 0
@@ -123,7 +124,7 @@ class Tally:
         self.prefix_hit_tokens += cached_tokens
 
     def load(self, *, running: int, waiting: int, kv_usage: float, unsettled_tokens: int = 0) -> EngineLoad:
-        """The reading; *unsettled_tokens* were generated, but not yet counted in the tally."""
+        """Return a metrics snapshot. *unsettled_tokens* were generated but are not in the totals yet."""
         return EngineLoad(
             running=running,
             waiting=waiting,
@@ -137,7 +138,7 @@ class Tally:
 
 
 def check_fits(request: EngineRequest, pool: BlockPool) -> None:
-    """Raise `RequestTooLarge` for a request that no amount of waiting would help."""
+    """Raise `RequestTooLarge` if a request could not run even on an idle engine."""
     needed = pool.blocks_for(request.prompt_tokens + request.output_tokens)
     if needed > pool.capacity:
         raise RequestTooLarge(f"request {request.id} needs {needed} blocks, the cache has {pool.capacity}")
@@ -146,7 +147,7 @@ def check_fits(request: EngineRequest, pool: BlockPool) -> None:
 def store_computed(
     pool: BlockPool, request: EngineRequest, blocks: list[int], *, stored: int, computed_tokens: int
 ) -> int:
-    """Cache the blocks that *computed_tokens* fill beyond the *stored* first ones; how many are stored in the end."""
+    """Cache the blocks that *computed_tokens* fill beyond *stored* blocks. Returns the number of stored blocks."""
     size = pool.block_size
     full = min(computed_tokens // size, len(request.block_hashes))
     if full <= stored:

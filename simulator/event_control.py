@@ -1,4 +1,4 @@
-"""/control/kv_events: how a test breaks the stream of KV events."""
+"""Test interface /control/kv_events: disturbs the stream of KV events."""
 
 from typing import Annotated
 
@@ -14,33 +14,33 @@ from simulator.routes import RouteTable
 
 
 class EventStreamState(msgspec.Struct, frozen=True):
-    """The JSON that is given; where the sockets are, for dialects that tell it nowhere else."""
+    """State of the event stream as JSON, with the socket addresses that some engines report nowhere else."""
 
     endpoint: str
     replay_endpoint: str | None
     next_sequence: int
     replayable: int
-    """Batches."""
+    """Number of batches that can be replayed."""
     to_lose: int
     paused: bool
 
 
 class _Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The JSON that is taken; what is left out stays as it is."""
+    """JSON body that changes the stream. Missing fields keep their values."""
 
     lose: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Number of the next batches that do not arrive; their sequence numbers are used up."""
+    """Number of upcoming batches that get lost. Lost batches still consume sequence numbers."""
     lost_can_be_replayed: bool = True
     paused: bool | None = None
 
 
 class _Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hang_up: bool = False
-    """Close the sockets and open them again, as another process would."""
+    """Whether to close and reopen the sockets, as a new process would."""
 
 
 class EventControl:
-    """Control of one rank's events: the first rank's is at ``/control``, those of others at ``/control/ranks/N``."""
+    """Control of one rank's events, at ``/control`` for the first rank and at ``/control/ranks/N`` for other ranks."""
 
     def __init__(self, *, publisher: EventPublisher, pool: BlockPool, engine: RealtimeEngine, rank: int = 0) -> None:
         self._publisher = publisher
@@ -82,7 +82,7 @@ class EventControl:
         await self._show(exchange)
 
     async def _restart(self, exchange: HttpExchange) -> None:
-        """Imitate a restart: what runs fails, the cache is empty, numbers start again, and no event reports it."""
+        """Simulate a restart, which no event reports: requests fail, the cache is empty, sequence numbers restart."""
         wish = decode_body(await exchange.body() or b"{}", _Restart)
         self._engine.fail(EngineDead())
         self._pool.clear()

@@ -1,7 +1,7 @@
-"""The batches that were published, by number: what can be replayed, what got lost on the way.
+"""Numbered log of published batches, with the batches that can be replayed and the batches that got lost.
 
-1. Every batch takes the next number, whether it arrives or not: a lost one shows as a gap.
-2. The numbers start again when the engine restarts, and nothing from before the restart can be replayed.
+1. Every batch gets the next sequence number, whether it is delivered or not. A lost batch shows as a gap.
+2. The sequence numbers restart with the engine, and batches from before the restart cannot be replayed.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ class Batch:
 
 
 class EventLog:
-    """Numbers from *first* on; keeps the last *limit* batches."""
+    """Log of the last *limit* batches. The first batch has the sequence number *first*."""
 
     def __init__(self, *, first: int = 0, limit: int = 10_000) -> None:
         self._first = first
@@ -37,16 +37,16 @@ class EventLog:
 
     @property
     def to_lose(self) -> int:
-        """Number of the next batches that will not arrive."""
+        """Number of upcoming batches that will not be delivered."""
         return self._to_lose
 
     def lose(self, count: int, *, can_be_replayed: bool) -> None:
-        """Drop the next *count* batches; 0: deliver all again."""
+        """Drop the next *count* batches, or deliver all batches again if it is 0."""
         self._to_lose = count
         self._lost_can_be_replayed = can_be_replayed
 
     def add(self, payload: bytes) -> Batch | None:
-        """Number *payload*; the batch to send, or ``None`` if it gets lost."""
+        """Number *payload* and return the batch to send, or None if the batch gets lost."""
         batch = Batch(self._next, payload)
         self._next += 1
         is_lost = self._to_lose > 0
@@ -57,15 +57,15 @@ class EventLog:
         return None if is_lost else batch
 
     def since(self, sequence: int) -> Iterator[Batch]:
-        """Return the kept batches from *sequence* on, oldest first."""
+        """Return the stored batches from the sequence number *sequence* on, oldest first."""
         return (batch for batch in self._kept if batch.sequence >= sequence)
 
     def forget(self) -> None:
-        """Drop all published events from the replay buffer."""
+        """Clear the replay buffer."""
         self._kept.clear()
 
     def restart(self) -> None:
-        """Begin a new life."""
+        """Restart the sequence numbers and clear the log, as after an engine restart."""
         self._kept.clear()
         self._next = self._first
         self._to_lose = 0

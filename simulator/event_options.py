@@ -1,4 +1,4 @@
-"""Options of a simulated worker's KV events, and the version of the engine that they imitate."""
+"""Options of a simulated worker's KV events, and the engine versions that they imitate."""
 
 import dataclasses
 import math
@@ -10,29 +10,29 @@ from simulator.event_wire import EventFormat, HashSpelling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventOptions:
-    """The defaults match vLLM 0.33. Raises `ValueError`, naming the option, for an invalid value."""
+    """KV event options, by default those of vLLM 0.33. Raises `ValueError` with the option name if one is invalid."""
 
     port: int = 0
-    """Port of the PUB socket, on the worker's own address; 0 lets the system choose one."""
+    """Port of the PUB socket on the worker's address, or 0 to let the system choose a port."""
     dial: str | None = None
-    """Connect the PUB socket to this address (``tcp://host:port``), where a subscriber is bound; *port* is not used."""
+    """Address (``tcp://host:port``) of a bound subscriber to connect the PUB socket to, instead of using *port*."""
     replay_port: int | None = None
-    """Port of the ROUTER socket; ``None``: there is no replay, as in vLLM by default."""
+    """Port of the ROUTER socket for replays, or None to offer no replay, which is vLLM's default."""
     topic: str = ""
     format: EventFormat = "map"
     hashes: HashSpelling | None = None
-    """``None``: as the dialect has them."""
+    """Encoding of block hashes, or None for the default of the imitated engine."""
     replay_frames: Literal[4, 3] = 4
-    """3, without the topic, as up to vLLM 0.25; the socket then drops what does not fit its queue, as up to 0.32."""
+    """Number of frames in a replay message. 3 imitates vLLM up to 0.25, which sent no topic."""
     first_sequence: Literal[0, 1] = 0
-    """1 in llm-d's simulator."""
+    """Sequence number of the first batch. It is 1 in llm-d's simulator."""
     batch_s: float = 0.0
-    """Collect events for so many seconds and send them as one batch; 0: after every step. llm-d's simulator has 1."""
+    """Seconds of events per batch, or 0 to send a batch after every engine step. llm-d's simulator uses 1."""
     buffer_steps: int = 10_000
-    """Batches that can be replayed."""
+    """Number of batches that can be replayed."""
 
     def of_rank(self, rank: int) -> "EventOptions":
-        """Return the options with the ports of *rank*, which count up from the chosen ones, as vLLM's do."""
+        """Return the options with the ports of *rank*, which is added to the configured ports as in vLLM."""
         return dataclasses.replace(
             self,
             port=self.port and self.port + rank,

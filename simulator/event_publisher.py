@@ -1,8 +1,10 @@
-"""Publisher of one pool's changes: collects them into batches, numbers and sends them.
+"""Publisher of one block pool's changes: collects changes into batches, numbers the batches and sends them.
 
-1. What happens within one turn of the event loop is one batch, in the order in which it happened; since an engine does
-   a step in one turn, that is a batch per step, as in vLLM. With `batch_s` it is what happens within that time.
-2. A batch is sent before the event loop has done anything else: the tokens of a step are never seen before its events.
+1. All changes within one iteration of the event loop form one batch, in the order in which they happened. An engine
+   completes a step in one iteration, so there is one batch per step, as in vLLM. With `batch_s`, all changes within
+   `batch_s` seconds form one batch.
+2. A batch is sent before the event loop does any other work, so clients never see the tokens of a step before its
+   events.
 """
 
 import asyncio
@@ -18,7 +20,7 @@ from simulator.event_wire import EventWire, encode_batch
 
 
 class EventPublisher:
-    """A `BlockSink`, for the event loop that it is used on. *unix* gives the seconds since 1970."""
+    """Block sink that publishes changes as KV events from one event loop. *unix* returns the seconds since 1970."""
 
     def __init__(
         self, options: EventOptions, *, wire: EventWire, host: str, unix: Callable[[], float], rank: int = 0
@@ -56,20 +58,21 @@ class EventPublisher:
         self._collect(CacheCleared())
 
     def pause(self) -> None:
-        """Hold back every batch from now on."""
+        """Hold back all batches from now on."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Publish what was held back, and whatever comes."""
+        """Publish the held batches and resume normal publishing."""
         self.is_paused = False
         while self._held:
             self._send(self._held.popleft())
 
     def restart(self, *, hangs_up: bool) -> None:
-        """Start again, as an engine does, without an event. *hangs_up*: the sockets close and open again.
+        """Restart the publisher like a restarted engine, without sending an event. *hangs_up* closes and reopens the
+        sockets.
 
         Raises:
-            OSError: somebody else has taken an address meanwhile.
+            OSError: if another process has taken an address in the meantime.
         """
         self._disarm()
         self._collected.clear()

@@ -1,11 +1,11 @@
-"""The ZMQ sockets of a publisher as vLLM has them (vllm/distributed/kv_events.py): PUB, and ROUTER for replays.
+"""ZMQ sockets of a vLLM event publisher (vllm/distributed/kv_events.py): PUB for events, ROUTER for replays.
 
-    live     [topic, sequence, payload]; a sequence is 8 bytes, big-endian
-    asked    [who, empty, first sequence]
-    replay   [who, empty, topic, sequence, payload] for each batch, then [who, empty, empty, -1, empty];
-             with three frames without the topic, and without its empty frame
+    event    [topic, sequence, payload], where the sequence number has 8 bytes, big-endian
+    request  [client, empty, first sequence]
+    replay   [client, empty, topic, sequence, payload] for each batch, then [client, empty, empty, -1, empty];
+             with three frames, the topic and the empty frame in its place are missing
 
-There is no task and no thread: the event loop says when a question may have come, and answers are queued at once.
+The sockets use no task and no thread. The event loop reports incoming requests, and replays are queued at once.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from simulator.event_log import Batch
 from simulator.event_options import EventOptions
 
 PUB_HWM = 100_000
-"""vLLM's default, in messages for each subscriber."""
+"""Maximum number of queued messages per subscriber (vLLM's default)."""
 
 _SEQUENCE_BYTES = 8
 _END = b"\xff" * _SEQUENCE_BYTES
 
 
 class EventSockets:
-    """Closed at first. *replay* gives the batches from a sequence on.
+    """Event sockets, closed at first. *replay* returns the batches from a given sequence number on.
 
-    A host of all interfaces is reported as ``*``, as vLLM does.
+    If the host stands for all interfaces, its reported address is ``*`` as in vLLM.
     """
 
     def __init__(self, options: EventOptions, *, host: str, replay: Callable[[int], Iterable[Batch]]) -> None:
@@ -38,12 +38,12 @@ class EventSockets:
         self._publisher: zmq.Socket[bytes] | None = None
         self._router: zmq.Socket[bytes] | None = None
         self.port = options.port
-        """Port of the PUB socket; 0 until it is known."""
+        """Port of the PUB socket, or 0 until the port is known."""
         self.replay_port = options.replay_port
 
     @property
     def endpoint(self) -> str:
-        """Address to subscribe to, or, for a worker that dials, the address that it connects to."""
+        """Address for subscribers. If the worker connects to a subscriber instead, the subscriber's address."""
         return self._options.dial or self._reported(self.port)
 
     @property
@@ -51,10 +51,10 @@ class EventSockets:
         return None if self.replay_port is None else self._reported(self.replay_port)
 
     def open(self) -> None:
-        """Bind, again to the ports of the last time.
+        """Bind the sockets. Reopened sockets use the same ports as before.
 
         Raises:
-            OSError: an address cannot be used; `filename` is the address.
+            OSError: if an address cannot be used. `filename` is the address.
         """
         self._context = zmq.Context()
         try:
@@ -66,7 +66,7 @@ class EventSockets:
             raise
 
     def close(self) -> None:
-        """Hang up on everybody. What was not sent by now is lost."""
+        """Close all connections. Messages that have not been sent yet are lost."""
         if self._router is not None:
             asyncio.get_running_loop().remove_reader(self._router.fileno())
         for opened in (self._router, self._publisher):
@@ -78,7 +78,7 @@ class EventSockets:
             self._context = None
 
     def send(self, batch: Batch) -> None:
-        """Send *batch* to every subscriber without waiting. Has no effect while closed."""
+        """Send *batch* to all subscribers without waiting. Sending has no effect while the sockets are closed."""
         if self._publisher is not None:
             self._publisher.send_multipart((self._topic, _sequence_bytes(batch.sequence), batch.payload))
 

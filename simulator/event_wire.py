@@ -1,12 +1,12 @@
-"""KV events as engines put them on the wire: msgpack, ``[seconds since 1970, [events], data-parallel rank]``.
+"""Wire formats of KV events: msgpack, ``[seconds since 1970, [events], data-parallel rank]``.
 
-    VllmMaps      vLLM since 0.24: a map with ``type``; fields that are null are left out, where they have a default
-    VllmArrays    vLLM 0.23 and before: the same fields by their place, all of them
-    SglangMaps    SGLang since 0.5.20: fields of its own, one event for adjacent pages
-    SglangArrays  SGLang up to 0.5.18; a salt comes as a map, in the place where vLLM has the adapter
-    MockerMaps    Dynamo's mocker: vLLM's maps without medium and adapter, several hashes in one removal
+    VllmMaps      vLLM since 0.24: maps with the key ``type``, without optional fields that are null
+    VllmArrays    vLLM up to 0.23: arrays of all fields in a fixed order
+    SglangMaps    SGLang since 0.5.20: maps with SGLang's own fields, and one event for adjacent pages
+    SglangArrays  SGLang up to 0.5.18: arrays with the salt, as a map, at the position of vLLM's adapter
+    MockerMaps    Dynamo's mocker: vLLM's maps without medium and adapter, and several hashes per removal event
 
-(vllm/distributed/kv_events.py; sglang/srt/disaggregation/kv_events.py; for the mocker, what it sends.)
+The sources are vllm/distributed/kv_events.py, sglang/srt/disaggregation/kv_events.py, and the mocker's messages.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,18 +30,18 @@ _DIGEST_BYTES, _HASH_BYTES = 32, 8  # of SHA-256; vLLM's int form has the last e
 
 
 def unsigned(block_hash: int) -> WireHash:
-    """Return the hash as vLLM sends it by default."""
+    """Return the hash as an unsigned integer, vLLM's default."""
     return block_hash
 
 
 def digest(block_hash: int) -> WireHash:
-    """The whole digest, as vLLM sends it with VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0; the int is its end."""
+    """Return the whole digest, as vLLM sends it if VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0."""
     end = block_hash.to_bytes(_HASH_BYTES, "big")
     return blake2b(end, digest_size=_DIGEST_BYTES - _HASH_BYTES).digest() + end
 
 
 def signed(block_hash: int) -> WireHash:
-    """Return the hash as SGLang sends it."""
+    """Return the hash as a signed integer, as SGLang sends it."""
     return block_hash - (1 << 64) if block_hash >> 63 else block_hash
 
 
@@ -49,10 +49,10 @@ HASHES: Mapping[HashSpelling, Callable[[int], WireHash]] = {"int": unsigned, "by
 
 
 class EventWire(Protocol):
-    """Format of one engine's events."""
+    """Wire format of one engine's events."""
 
     merges_removals: ClassVar[bool]
-    """Several removed hashes make one event."""
+    """Whether several removed hashes are sent as one event."""
 
     def stored(self, event: BlocksStored) -> Any: ...
 
@@ -63,13 +63,13 @@ class EventWire(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """Values that all formats need."""
+    """Values that all wire formats need."""
 
     block_size: int
     """Tokens per block."""
     hashes: HashSpelling = "int"
     adapters: Sequence[str] = ()
-    """Names of adapters, in the order of their process-local numbers, from 1."""
+    """Names of the adapters in the order of their process-local numbers, starting at 1."""
 
     def hash(self, block_hash: int) -> WireHash:
         return HASHES[self.hashes](block_hash)
@@ -112,7 +112,7 @@ class VllmMaps:
 
 @dataclass(frozen=True, slots=True)
 class VllmArrays:
-    """vLLM's events as arrays, its format up to 0.23."""
+    """vLLM's events as arrays, the format up to version 0.23."""
 
     notation: Notation
     merges_removals: ClassVar[bool] = False
@@ -168,7 +168,7 @@ class SglangArrays:
 
 @dataclass(frozen=True, slots=True)
 class MockerMaps:
-    """The mocker knows neither salts nor adapters; where there are some, they stand as vLLM has them."""
+    """Events of Dynamo's mocker. It has no salts and adapters, which are encoded as in vLLM if present."""
 
     notation: Notation
     merges_removals: ClassVar[bool] = True
@@ -195,7 +195,7 @@ def wire_of(dialect: Dialect, event_format: EventFormat, notation: Notation) -> 
 
 
 def encode_batch(wire: EventWire, events: Sequence[CacheEvent], *, unix_s: float, rank: int = 0) -> bytes:
-    """The payload of one message. O(tokens)."""
+    """Return the payload of one message. The cost is linear in the number of tokens."""
     return msgspec.msgpack.encode([unix_s, [_spelled(wire, event) for event in events], rank])
 
 
@@ -220,7 +220,7 @@ def _stored_map(notation: Notation, event: BlocksStored) -> dict[str, Any]:
 
 
 def _stored_array(notation: Notation, event: BlocksStored) -> list[Any]:
-    """The fields that every engine's arrays begin with."""
+    """Return the first array fields, which are the same for all engines."""
     return list(_stored_map(notation, event).values())
 
 

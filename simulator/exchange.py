@@ -1,4 +1,4 @@
-"""One HTTP request with the means to answer it, over plain ASGI."""
+"""One HTTP request and the methods to answer it, on top of plain ASGI."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
@@ -15,29 +15,29 @@ Send: TypeAlias = Callable[[dict[str, Any]], Awaitable[None]]
 
 
 class ClientGone(Exception):
-    """The client closed its connection before it was answered."""
+    """Error: the client closed its connection before the end of the answer."""
 
 
 Handler: TypeAlias = Callable[["HttpExchange"], Awaitable[None]]
-"""Answers one request; raises `ApiError` or `ClientGone` before the answer has begun."""
+"""Function that answers one request. It raises `ApiError` or `ClientGone` only before the answer has begun."""
 
 
 def require_json(content_type: str) -> None:
-    """Raise the 400 that vLLM has for another media type."""
+    """Raise vLLM's 400 error if the media type is not JSON."""
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise ApiError(400, "Unsupported Media Type: Only 'application/json' is allowed")
 
 
 class HttpExchange:
-    """*dialect* decides the shape of errors."""
+    """HTTP request with its answer. *dialect* determines the format of errors."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, dialect: Dialect = "vllm") -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.named_in_path = ""
-        """The part of the path that stands for its route's ``{id}``."""
+        """Part of the path that matches ``{id}`` in the route."""
         self.has_begun = False
-        """The head of an answer is out."""
+        """Whether the head of the answer has been sent."""
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.connection: Connection = scope["state"]["connection"]
         self._query: bytes = scope.get("query_string", b"")
@@ -47,11 +47,11 @@ class HttpExchange:
         self._body: bytes | None = None
 
     def header(self, name: bytes) -> str | None:
-        """The first value of a header, its *name* in lower case."""
+        """Return the first value of a header, or None. *name* must be lower case."""
         return next((value.decode("latin-1") for key, value in self.headers if key == name), None)
 
     async def body(self) -> bytes:
-        """The whole body. Raises `ClientGone`."""
+        """Return the whole request body. Raises `ClientGone` if the client disconnects."""
         if self._body is None:
             parts = []
             more = True
@@ -69,15 +69,15 @@ class HttpExchange:
         return self.header(b"content-type") or ""
 
     def query(self, name: str) -> str | None:
-        """The last value of a query parameter."""
+        """Return the last value of a query parameter, or None."""
         return parse_qs(self._query.decode("latin-1")).get(name, [None])[-1]
 
     def require_json(self) -> None:
-        """Raises `ApiError` for another media type."""
+        """Raise `ApiError` if the media type is not JSON."""
         require_json(self.content_type)
 
     def event_error(self, error: ApiError) -> dict[str, Any]:
-        """The JSON of *error* in the midst of a stream."""
+        """Return the JSON of *error* in the format for streams."""
         return event_error_shape(self._dialect, self.path)(error)
 
     async def reply_json(self, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""The page `GET /metrics`, under the names of the simulated engine."""
+"""Metrics page `GET /metrics`, with the metric names of the imitated engine."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Protocol
@@ -18,26 +18,26 @@ _TTFT_BUCKETS_S = (
 
 
 class MetricNames(Protocol):
-    """Names of one engine's metrics."""
+    """Metric names of one engine."""
 
     @property
     def ttft(self) -> str: ...
 
     @property
     def finished(self) -> str | None:
-        """The counter of ended requests, by reason; ``None``: the engine has none."""
+        """Name of the counter of finished requests by reason, or None if the engine has no such counter."""
         ...
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels of every metric."""
+        """Labels of all metrics."""
         ...
 
     def families(self, load: EngineLoad) -> Iterable[Metric]: ...
 
 
 class Exposition:
-    """Metrics of one worker. *read_load* is called at each scrape. *started_at* is in Unix seconds."""
+    """Metrics of one worker. *read_load* is called for each scrape, and *started_at* is in Unix seconds."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Exposition:
         started_at: float,
         others: "Sequence[tuple[MetricNames, Callable[[], EngineLoad]]]" = (),
     ) -> None:
-        """*others* are shown beside it: further data-parallel ranks."""
+        """*others* are further data-parallel ranks, whose metrics appear on the same page."""
         self._registry = CollectorRegistry()
         self._registry.register(_LoadCollector([(names, read_load), *others], started_at=started_at))
         self._ttft = Histogram(
@@ -72,7 +72,7 @@ class Exposition:
         self._ttft.observe(ttft_s)
 
     def finished(self, reason: str) -> None:
-        """*reason* is stop, length or abort."""
+        """Count a finished request. *reason* is stop, length or abort."""
         if reason in self._finished:
             self._finished[reason].inc()
 

@@ -1,22 +1,22 @@
-"""Faults that a worker can be given.
+"""Faults that a test can inject into a worker.
 
-    refuse              the connection is reset before any byte of an answer
-    hang                the request is read and never answered
-    status              an error of that status, in the engine's shape
-    error_event         an error of that status, for a stream as an event, after 200 and so many tokens
-    abort_mid_stream    the connection is cut after so many tokens
-    silent              so many tokens, then nothing for *seconds*, then the rest; 0: nothing before the first byte;
-                        the engine generates meanwhile, as where a parser holds tokens back
-    drip                a stream leaves in pieces of *drip_bytes*, events and characters cut anywhere
-    shutting_down       200 with empty text and finish_reason abort, as vLLM after SIGTERM
-    engine_dead         the process lives: /health is 503, and every inference request gets a 500
-    slow                everything takes *factor* times as long
-    stuck               the engine generates nothing, for whatever request, until another fault is set
-    freeze              nothing leaves the worker for *seconds*, as after SIGSTOP; then it is well again
+    refuse              resets the connection before the first byte of an answer
+    hang                reads the request and never answers it
+    status              returns an error with status *status*, in the engine's format
+    error_event         returns an error with status *status*, in a stream as an event after *after_tokens* tokens
+    abort_mid_stream    closes the connection after *after_tokens* tokens
+    silent              pauses the output for *seconds* after *after_tokens* tokens, before the first byte if it is 0;
+                        the engine continues to generate, as if a parser held back the tokens
+    drip                sends a stream in pieces of *drip_bytes* bytes, which may split events and characters
+    shutting_down       returns status 200 with empty text and finish_reason abort, like vLLM after SIGTERM
+    engine_dead         returns 503 for /health and 500 for every inference request, while the process keeps running
+    slow                makes all work take *factor* times as long
+    stuck               lets the engine generate nothing until another fault is set
+    freeze              sends no data for *seconds*, as after SIGSTOP, and then ends by itself
 
-1. Without a count, `refuse` and `hang` take the whole worker, health and metrics included; only /control stays.
-2. With a count, a fault affects that many inference requests and nothing else, then the worker is well again.
-3. `slow`, `stuck`, `freeze` and `engine_dead` have no count: they are the worker's, not a request's.
+1. Without a count, `refuse` and `hang` affect all requests, including health and metrics, except requests to /control.
+2. With a count, a fault affects only that many inference requests, and then ends.
+3. `slow`, `stuck`, `freeze` and `engine_dead` accept no count, because they affect the worker and not single requests.
 """
 
 import math
@@ -45,12 +45,14 @@ _WITHOUT_COUNT = {"slow": "the pace", "stuck": "the state", "freeze": "the state
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The JSON that /control/faults takes and gives."""
+    """Fault as JSON, as set and returned by /control/faults."""
 
     mode: FaultMode
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] = 500
     after_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Defaults: 5 for `abort_mid_stream`, 1 for `silent`, 0 for `error_event`."""
+    """Number of output tokens before the fault. It defaults to 5 for `abort_mid_stream`, 1 for `silent` and 0 for
+    `error_event`.
+    """
     seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 1.0
     drip_bytes: Annotated[int, msgspec.Meta(ge=1)] = 3
     factor: Annotated[float, msgspec.Meta(gt=0)] = 10.0
@@ -58,7 +60,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def strikes_after(self) -> int:
-        """Output tokens of a request before the fault shows."""
+        """Number of output tokens of a request before the fault takes effect."""
         return _DEFAULT_AFTER_TOKENS.get(self.mode, 0) if self.after_tokens is None else self.after_tokens
 
 
@@ -66,14 +68,14 @@ NO_FAULT = Fault("none")
 
 
 class Faults:
-    """The fault in force, and how many more requests it is for."""
+    """Current fault, and the number of requests that it still affects."""
 
     def __init__(self) -> None:
         self._fault = NO_FAULT
         self._remaining: int | None = None
 
     def set(self, fault: Fault) -> None:
-        """Raises `ValueError` for a combination that has no meaning."""
+        """Set the fault. Raises `ValueError` for an invalid combination of fields."""
         if fault.mode in _WITHOUT_COUNT and fault.count is not None:
             raise ValueError(
                 f"count: {fault.mode} is {_WITHOUT_COUNT[fault.mode]} of the whole worker and takes no count"
@@ -83,14 +85,14 @@ class Faults:
 
     @property
     def in_force(self) -> Fault:
-        """The fault, its count being what is left of it; `NO_FAULT` once that is used up."""
+        """Current fault with its remaining count, or `NO_FAULT` once the count is used up."""
         if self._remaining == 0:
             return NO_FAULT
         return msgspec.structs.replace(self._fault, count=self._remaining)
 
     @property
     def whole_worker(self) -> FaultMode:
-        """``refuse`` or ``hang`` while every request but those to /control meets it, else ``none``."""
+        """Return ``refuse`` or ``hang`` while every request except to /control is affected, and ``none`` otherwise."""
         if self._fault.mode in ("refuse", "hang") and self._fault.count is None:
             return self._fault.mode
         return "none"
@@ -101,18 +103,18 @@ class Faults:
 
     @property
     def slow_factor(self) -> float:
-        """Factor by which everything takes longer; infinity: the engine stands still."""
+        """Factor by which all work takes longer. Infinity means that the engine stands still."""
         if self._fault.mode == "stuck":
             return math.inf
         return self._fault.factor if self._fault.mode == "slow" else 1.0
 
     def end(self, mode: FaultMode) -> None:
-        """The worker is well again, if it still suffers from *mode*."""
+        """End the fault if its mode is *mode*."""
         if self._fault.mode == mode:
             self.set(NO_FAULT)
 
     def take(self) -> Fault:
-        """The fault that the inference request meets which has just come; counts it."""
+        """Return the fault for an inference request that has just arrived, and decrease the fault's count."""
         fault = self.in_force
         if self._remaining:
             self._remaining -= 1

@@ -1,12 +1,13 @@
-"""The timing model of all replay figures: one prefill at a time, first come first served, beside any number of decodes.
+"""Timing model of all replay results: one prefill at a time, in order of arrival, alongside any number of decodes.
 
-A request is prefilled when the server is free and all its blocks fit, those of its answer included: so nothing is ever
-preempted, and a request costs O(blocks), however long its answer. What is fixed when:
+A prefill starts when the server is free and all blocks of the request fit, including the blocks of its answer. No
+request is therefore ever preempted, and a request costs O(blocks) for an answer of any length. Values are fixed at
+three times:
 
-1. At the start of a prefill: its hit, and its length, fixed cost + uncached * (1 + slowdown * decodes) / rate.
-2. At its end: the first token, the blocks of the prompt count as cached, and the time per further token,
-   tpot + slope * (decodes already running).
-3. At the end of the decode, (output - 1) further tokens later: the full blocks of the answer count as cached as well.
+1. At the start of a prefill: its cache hit, and its duration, fixed cost + uncached * (1 + slowdown * decodes) / rate.
+2. At the end of the prefill: the first token, and the time per further token, tpot + slope * (decodes already running).
+   From then on, the blocks of the prompt count as cached.
+3. At the end of the decode, after (output - 1) further tokens: the full blocks of the answer count as cached as well.
 """
 
 import heapq
@@ -49,11 +50,11 @@ class _Decode:
     emitted: int = 1
 
     def token_at(self, number: int) -> float:
-        """Return when output token *number* is out; the first one is number 1."""
+        """Return the time at which output token *number* is available. The first token has number 1."""
         return self.began_at + (number - 1) * self.tpot_s
 
     def generated(self, now: float) -> int:
-        """Output tokens that are out."""
+        """Return the number of output tokens that are available at *now*."""
         if not self.tpot_s:
             return self.request.output_tokens
         elapsed = int((now - self.began_at) / self.tpot_s + _ROUNDING)
@@ -61,7 +62,7 @@ class _Decode:
 
 
 class FifoEngine:
-    """An `Engine` of one FIFO prefill server; *token_events* adds a `Token` for each token after the first."""
+    """Engine with a single FIFO prefill server. *token_events* adds a `Token` event for each token after the first."""
 
     def __init__(self, pool: BlockPool, timing: Timing | None = None, *, token_events: bool = False) -> None:
         self._pool = pool
@@ -191,7 +192,7 @@ class FifoEngine:
         self._outbox.append(Finished(decode.request.id, at))
 
     def _settle(self, decode: _Decode, generated: int) -> None:
-        """Count and cache what was generated, and free the blocks. The last token's own KV was never computed."""
+        """Count and cache the generated tokens, and free the blocks. The KV of the last token is never computed."""
         self._tally.generation_tokens += generated
         computed = decode.request.prompt_tokens + generated - 1
         store_computed(self._pool, decode.request, decode.blocks, stored=decode.stored, computed_tokens=computed)

@@ -1,6 +1,7 @@
-"""A worker that stands still for a while, as after SIGSTOP: the system still takes connections and bytes for it.
+"""Frozen worker, as after SIGSTOP: the operating system still accepts connections and bytes for the worker.
 
-What came meanwhile is answered when it is over, and what the engine did meanwhile arrives at once.
+Requests that arrive during the freeze are answered after it. Tokens that the engine generates during the freeze are
+sent all at once.
 """
 
 import asyncio
@@ -18,7 +19,9 @@ class Freeze:
         return not self._over.is_set()
 
     def begin(self, seconds: float, *, when_over: Callable[[], None]) -> None:
-        """Stand still from now on; *when_over* is called unless `end` is, or another freeze begins."""
+        """Freeze the worker for *seconds*. *when_over* is called at the end, unless `end` or another freeze comes
+        first.
+        """
         self.end()
         self._over.clear()
 
@@ -29,7 +32,7 @@ class Freeze:
         self._timer = asyncio.get_running_loop().call_later(seconds, thaw)
 
     def end(self) -> None:
-        """Go on at once. Of no effect where nothing stands still."""
+        """End the freeze at once. This has no effect on a worker that is not frozen."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

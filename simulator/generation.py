@@ -1,7 +1,8 @@
-"""Inference, whatever the endpoint: understand, meet a fault or not, submit, write the answer as the engine gives it.
+"""Inference for all endpoints: parse the request, apply a fault, submit the request, and write the engine's tokens.
 
-1. An endpoint says what is asked and how an answer is written; everything between is the same for all of them.
-2. A refusal comes before the head of the answer where vLLM knows of it by then, else as an event of the stream.
+1. An endpoint defines how a request is parsed and how an answer is formatted. All other steps are the same for every
+   endpoint.
+2. An error that vLLM detects before the answer begins gets an error status. A later error is an event in the stream.
 """
 
 import asyncio
@@ -35,35 +36,35 @@ from simulator.tokens import TokenSequence, block_hashes
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """A request as an endpoint reads it."""
+    """Request as an endpoint reads it."""
 
     body: bytes
     content_type: str
     base_id: str
-    """Base of the ids of request and answer: the caller's X-Request-Id, or a random one."""
+    """Base of the request and answer ids: the caller's X-Request-Id, or a random value."""
     created: int
-    """Unix seconds."""
+    """Creation time in Unix seconds."""
 
     def json_body(self) -> bytes:
-        """Raises `ApiError` for another media type."""
+        """Return the request body. Raises `ApiError` if the media type is not JSON."""
         require_json(self.content_type)
         return self.body
 
 
 class Endpoint(Protocol):
-    """One kind of inference."""
+    """Interface of an inference endpoint."""
 
     def read(self, incoming: Incoming) -> tuple[GenerationRequest, ReplyShape]:
-        """Return the request, and the shape of its answer. Raises `ApiError`."""
+        """Return the parsed request and the format of its answer. Raises `ApiError` if the request is invalid."""
         ...
 
 
 class CutByFault(Exception):
-    """The connection is gone because a fault wanted it so."""
+    """Error: an injected fault has closed the connection."""
 
 
 class GenerationService:
-    """Answers inference requests with the engines of *ranks*. *wall* gives monotonic seconds, *unix* since 1970."""
+    """Answers inference requests with the engines of *ranks*. *wall* is a monotonic clock, *unix* is the Unix time."""
 
     def __init__(
         self,
@@ -81,7 +82,7 @@ class GenerationService:
         role: Role | None = None,
         defects: Defects = NO_DEFECTS,
     ) -> None:
-        """*role*: of a worker that shares requests with others."""
+        """*role* is the role of a prefill or decode worker, or None for a worker that handles whole requests."""
         self._model = model
         self._block_size = block_size
         self._ranks = ranks
@@ -99,14 +100,14 @@ class GenerationService:
         self._idle.set()
         self.in_flight = 0
         self.spelling = Spelling()
-        """Spelling of the streams that begin from here on."""
+        """Formatting of the streams that begin from now on."""
 
     async def wait_idle(self) -> None:
         """Wait until no request is running."""
         await self._idle.wait()
 
     async def serve(self, exchange: HttpExchange, endpoint: Endpoint) -> None:
-        """Raises `ApiError` before the answer has begun."""
+        """Answer one request. Raises `ApiError` only before the answer has begun."""
         entry = JournalEntry(path=exchange.path, headers=exchange.headers, at=self._unix())
         self._journal.add(entry)
         self.in_flight += 1
@@ -219,7 +220,7 @@ class GenerationService:
 
 
 async def _meet(fault: Fault, exchange: HttpExchange, *, streams: bool) -> None:
-    """Suffer what *fault* does to a request that has not begun to run."""
+    """Apply *fault* to a request that has not begun to run."""
     if fault.mode == "refuse":
         exchange.connection.reset()
     if fault.mode in ("refuse", "hang"):
@@ -235,7 +236,7 @@ async def _meet(fault: Fault, exchange: HttpExchange, *, streams: bool) -> None:
 
 
 def _strikes_after(fault: Fault, *, streams: bool) -> int | None:
-    """Output tokens before *fault* strikes; ``None`` if it does not, or did before the head of the answer."""
+    """Return the number of output tokens before *fault* takes effect, or None if it does not affect the output."""
     if fault.mode == "abort_mid_stream" or (fault.mode == "error_event" and streams):
         return fault.strikes_after
     if fault.mode == "silent" and streams:
@@ -248,7 +249,7 @@ def _ordered(fault: Fault) -> ApiError:
 
 
 class _Writer:
-    """Writes engine events as one HTTP answer, streamed or whole, and lets *fault* strike where it says."""
+    """Writes engine events as one HTTP answer, streamed or whole, and applies *fault* at its position in the output."""
 
     def __init__(
         self,
@@ -262,7 +263,7 @@ class _Writer:
     ) -> None:
         self.fault = fault
         self.blocks: Json | None = None
-        """Description of the blocks that are held for another worker, for an answer that is not streamed."""
+        """Description of the blocks held for another worker. Answers that do not stream include it."""
         self._exchange = exchange
         self._shape = shape
         self._progress = progress
@@ -303,7 +304,7 @@ class _Writer:
             await self._exchange.reply_json(body if self.blocks is None else body | {"kv_transfer_params": self.blocks})
 
     async def abort(self) -> None:
-        """End with finish_reason ``abort`` for every choice that is not complete."""
+        """End all incomplete choices with the finish_reason ``abort``."""
         for choice in self._progress.abort():
             if self._streams:
                 token = self._progress.untold(choice)
@@ -312,7 +313,7 @@ class _Writer:
         await self.end()
 
     async def fail(self, error: ApiError) -> None:
-        """End a stream with *error* as an event."""
+        """End a stream with *error* as its last event."""
         await self._stream.end(self._shape.failure(error, self._exchange.event_error(error)))
 
     def _events(self, choice: Choice) -> list[Event]:
@@ -322,7 +323,7 @@ class _Writer:
         return opening + self._shape.token(token, self._usage_so_far(choice, choice.sent))
 
     def _usage_so_far(self, choice: Choice, sent: int) -> Json | None:
-        """Return the usage of this choice alone, as vLLM counts within a stream."""
+        """Return the usage of a single choice, as vLLM counts it within a stream."""
         if not self._progress.request.continuous_usage:
             return None
         return usage_json(prompt_tokens=len(choice.prompt), completion_tokens=sent)
@@ -332,7 +333,7 @@ class _Writer:
             await self._stream.write(out)
 
     async def _strike(self) -> None:
-        """Trigger the fault once; only silence is survived."""
+        """Apply the fault. All faults except silence end the answer."""
         self._strikes_after = None
         if self.fault.mode == "error_event":
             raise _ordered(self.fault)

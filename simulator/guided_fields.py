@@ -1,4 +1,4 @@
-"""Fields of a request that decide its answer, in OpenAI's words and in vLLM's: read here, met by `guides`."""
+"""Parsing of request fields that constrain the answer, in OpenAI's and in vLLM's format."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _MAX_OPTIONS = 1000
 
 
 def functions_of(tools: Sequence[Any] | None) -> list[Function]:
-    """The functions among *tools* as the chat API writes them."""
+    """Return the functions among *tools*, which have the format of the chat API."""
     found = []
     for tool in tools or ():
         match tool:
@@ -26,11 +26,11 @@ def functions_of(tools: Sequence[Any] | None) -> list[Function]:
 def guide_for_tools(functions: Sequence[Function], choice: Any, messages: Sequence[Json]) -> Guide | None:
     """Return the guide for the tools of a chat. *choice* is OpenAI's ``tool_choice``.
 
-    Left to itself, the model calls a tool when it is the user's turn, and reports the result when that has come: so
-    every loop of an agent ends.
+    By default the model calls a tool after a user message and reports the result after a tool message, so that every
+    agent loop ends.
 
     Raises:
-        ApiError: 400, the choice does not go with the tools.
+        ApiError: 400 if *choice* does not match the tools.
     """
     match choice:
         case "none":
@@ -56,7 +56,7 @@ def guide_for_format(response_format: Any, structured: Any, guided_json: Any, gu
     """Return the guide for ``response_format``, or for vLLM's ``structured_outputs`` and its older fields.
 
     Raises:
-        ApiError: 400, no answer fits.
+        ApiError: 400 if no answer can satisfy the constraint.
     """
     if isinstance(structured, dict):
         guided_json = structured.get("json", guided_json)
@@ -104,7 +104,7 @@ def _of_schema(schema: Any, field: str) -> Guide:
 
 
 def _check_schema(schema: Any, field: str) -> None:
-    """Raise `ApiError` 400 for a schema that no value is found for."""
+    """Raise `ApiError` 400 if no value can be found that satisfies the schema."""
     try:
         value_for(schema, seed=b"", richness=0)
     except SchemaUnsupported as error:
@@ -119,7 +119,9 @@ def _choosing(options: Any) -> Guide:
 
 
 def _report(message: Json) -> str:
-    """One line; a newline or a mark of the template would be cut into other tokens when it comes back."""
+    """Return the tool result as one line without template marks, so that it is tokenized in the same way when it comes
+    back.
+    """
     content = message.get("content")
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, dict)]

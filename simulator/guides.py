@@ -1,7 +1,8 @@
-"""Answers that a request decides: tool calls, JSON by a schema, one of several choices, the report of a tool's result.
+"""Answers that are determined by the request: tool calls, JSON for a schema, one of several choices, or a tool result.
 
-A guide writes the whole text of an answer, and the engine gives it token by token like any other. It depends on the
-prompt only, so that every worker answers the same. Of several sizes, the largest is written that fits the limit.
+A guide writes the whole text of an answer, and the engine returns the text token by token like any other answer. The
+text depends on the prompt only, so all workers give the same answer. The guide writes the largest variant that fits the
+token limit.
 """
 
 import contextlib
@@ -33,23 +34,23 @@ class CallHead:
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The text of an answer. *call*: the text is that of a tool call, as the chat template writes it."""
+    """Text of an answer. If *call* is given, the text is a tool call in the format of the chat template."""
 
     text: str
     call: CallHead | None = None
 
 
 class Guide(Protocol):
-    """Decides an answer in place of the model."""
+    """Interface of guides, which determine an answer instead of the model."""
 
     def scripts(self, seed: bytes) -> Iterator[Script]:
-        """Answers that are possible, the longest first; none where no value fits a schema."""
+        """Yield the possible answers, longest first, or nothing if no value satisfies a schema."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A tool that can be called."""
+    """Tool that can be called."""
 
     name: str
     parameters: Any
@@ -58,7 +59,7 @@ class Function:
 
 @dataclass(frozen=True, slots=True)
 class CallGuide:
-    """One call of one of *functions*."""
+    """Guide for a call of one of *functions*."""
 
     functions: Sequence[Function]
 
@@ -99,10 +100,11 @@ class TextGuide:
 
 
 def guided_answer(guide: Guide, prompt: TokenSequence, *, max_tokens: int, choice: int) -> tuple[Answer, Script]:
-    """The answer that *guide* decides, and its text; cut at *max_tokens* where even the shortest is longer.
+    """Return the answer that *guide* determines, and its text. It is cut at *max_tokens* if even the shortest answer is
+    longer.
 
     Raises:
-        SchemaUnsupported: no value fits the schema.
+        SchemaUnsupported: if no value satisfies the schema.
     """
     seed = blake2b(prompt.packed, digest_size=16, salt=choice.to_bytes(4, "big")).digest()
     script, packed = None, b""
@@ -120,11 +122,11 @@ JSON_OBJECT: Json = {
     "properties": {"answer": {"type": "string"}},
     "required": ["answer"],
 }
-"""Stands for "any JSON object"."""
+"""Default schema for requests that accept any JSON object."""
 
 
 def _tokens_of(text: str) -> bytes:
-    """The tokens that *text* is cut into where the chat template puts it."""
+    """Return the tokens of *text* at the position where the chat template inserts it."""
     return TokenSequence.from_text(_ANSWER_HEAD + text).packed[_HEAD_BYTES:]
 
 
@@ -135,5 +137,5 @@ def _values(schema: Any, seed: bytes) -> Iterator[Any]:
 
 
 def _written(value: Any) -> str:
-    """Return *value* as the chat template writes arguments of calls; marks of the template never stand in a text."""
+    """Return *value* in the format of tool call arguments in the chat template, without template marks."""
     return json.dumps(value, ensure_ascii=False).replace("<|", "\\u003c|")

@@ -1,4 +1,4 @@
-"""Requests that a worker received lately: tests read from them what a gateway sent upstream."""
+"""Recent requests of a worker. Tests read them to see what a gateway sent upstream."""
 
 import base64
 import hashlib
@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 State = Literal["running", "finished", "aborted", "rejected", "failed"]
-"""Aborted: the client went away. Rejected: answered with an error of its own doing. Failed: by a fault."""
+"""State of a request. "aborted": the client disconnected. "rejected": the request got an error. "failed": a fault
+affected it.
+"""
 
 
 @dataclass(slots=True, kw_only=True)
 class JournalEntry:
-    """One inference request. Times are Unix seconds."""
+    """One inference request with its times in Unix seconds."""
 
     path: str
     headers: list[tuple[bytes, bytes]]
@@ -44,7 +46,7 @@ class JournalEntry:
 
 
 class Journal:
-    """The last *limit* entries, oldest first."""
+    """The last *limit* requests, oldest first."""
 
     def __init__(self, limit: int = 100) -> None:
         self._entries: deque[JournalEntry] = deque(maxlen=limit)

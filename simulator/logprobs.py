@@ -1,6 +1,6 @@
-"""Log probabilities of the tokens of an answer, made up: the token that was chosen is always the likeliest.
+"""Made-up log probabilities for the tokens of an answer. The chosen token is always the most likely one.
 
-They depend on the token and the one before it only, so that a stream and a whole answer have the same.
+The values depend only on a token and the preceding token, so streamed and whole answers have the same values.
 """
 
 import math
@@ -18,7 +18,7 @@ _STEP = 7919  # a prime that does not divide the number of words: alternatives d
 
 @dataclass(frozen=True, slots=True)
 class Likelihood:
-    """A token and its log probability."""
+    """Token with its log probability."""
 
     token: bytes
     logprob: float
@@ -32,13 +32,13 @@ class Likelihood:
 class TokenLogprobs:
     chosen: Likelihood
     others: Sequence[Likelihood]
-    """The likeliest besides, in order."""
+    """Most likely alternatives to the token, in order."""
     offset: int
-    """Characters of the answer's tokens before this one."""
+    """Number of characters in the answer before the token."""
 
 
 def token_logprobs(ids: Sequence[int], *, before: int, others: int) -> list[TokenLogprobs]:
-    """Return log probabilities of the tokens *ids*, which follow the token *before*; each with so many *others*."""
+    """Return the log probabilities of the tokens *ids* after the token *before*, each with *others* alternatives."""
     reported = []
     offset = 0
     for token in ids:
@@ -63,7 +63,7 @@ def _log(probability: float) -> float:
 
 
 def chat_logprobs(tokens: Sequence[TokenLogprobs] | None, top: int) -> Json | None:
-    """Return log probabilities as in the choice of a chat, with the *top* likeliest of each position."""
+    """Return the log probabilities in the format of chats, with the *top* most likely tokens per position."""
     if tokens is None:
         return None
     content = []
@@ -78,7 +78,7 @@ def _chat_token(likelihood: Likelihood) -> Json:
 
 
 def completion_logprobs(tokens: Sequence[TokenLogprobs] | None, top: int) -> Json | None:
-    """Return log probabilities as in the choice of a completion; the chosen token is always among the likeliest."""
+    """Return the log probabilities in the format of completions. The chosen token is always among the *top* tokens."""
     if tokens is None:
         return None
     ranked = [[token.chosen, *token.others][: max(1, top)] for token in tokens]

@@ -1,9 +1,8 @@
-"""Anthropic's Messages API as vLLM has it (vllm/entrypoints/anthropic): a chat under other names.
+"""Anthropic's Messages API as in vLLM (vllm/entrypoints/anthropic), which maps it to a chat.
 
-1. `cache_control` is ignored: it never changes a prompt. The same goes for the header of billing that some
-   clients put before their system prompt.
-2. Results of tools are messages of their own, before the rest of their turn.
-3. Usage counts the whole prompt as input, cached or not; of the cache vLLM says nothing here.
+1. `cache_control` and the billing header, which some clients put before their system prompt, do not change the prompt.
+2. Tool results become separate messages, before the other content of their turn.
+3. Usage counts the whole prompt as input tokens, whether cached or not. Cached tokens are not reported, as in vLLM.
 """
 
 import json
@@ -131,7 +130,7 @@ def _event(name: str, /, **fields: Any) -> Event:
 
 
 def _guide(asked: _MessagesBody) -> Guide | None:
-    """Return the guide for the tools. A turn that has a result is that of a tool, whatever text stands beside it."""
+    """Return the guide for the tools. A turn with a tool result counts as a tool message, even if it also has text."""
     last = asked.messages[-1]
     messages = list(_messages_of(last))
     results = [message for message in messages if message.get("role") == "tool"]
@@ -148,7 +147,7 @@ def _guide(asked: _MessagesBody) -> Guide | None:
 
 
 def _input(arguments: str) -> Any:
-    """Return the input of a call; empty where the limit cut it."""
+    """Return the input of a tool call, or an empty object if the token limit cut the arguments."""
     try:
         return json.loads(arguments)
     except ValueError:
@@ -173,7 +172,7 @@ def _system_text(system: str | list[Json] | None) -> str:
 
 
 def _messages_of(turn: Json) -> Iterator[Json]:
-    """A turn as messages of a chat."""
+    """Yield a turn as messages of a chat."""
     if not isinstance(turn.get("content"), list):
         yield turn
         return

@@ -1,4 +1,4 @@
-"""Forms with files, ``multipart/form-data``, read with the standard library's parser of MIME."""
+"""Parsing of ``multipart/form-data`` with the standard library's MIME parser."""
 
 from collections.abc import Mapping
 from email import policy
@@ -9,10 +9,10 @@ from simulator.errors import ApiError
 
 
 def read_form(body: bytes, content_type: str) -> Mapping[str, bytes]:
-    """The fields by name, files as their bytes; of a repeated name the last.
+    """Return the form fields by name. Files are returned as bytes, and the last value of a repeated name wins.
 
     Raises:
-        ApiError: 400, it is no form, or has no parts.
+        ApiError: 400 if the body is not a form or has no parts.
     """
     if content_type.partition(";")[0].strip().lower() != "multipart/form-data":
         raise ApiError(400, "Unsupported Media Type: Only 'multipart/form-data' is allowed")

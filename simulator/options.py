@@ -18,11 +18,11 @@ from simulator.timing import Timing
 
 @dataclass(frozen=True, slots=True)
 class SimulatorOptions:
-    """Raises `ValueError`, naming the option, for a value that makes no worker."""
+    """Options of a simulated worker. Raises `ValueError` with the option name for an invalid value."""
 
     host: str = "127.0.0.1"
     port: int = 18101
-    """0 lets the system choose one."""
+    """Port of the worker, or 0 to let the system choose a port."""
     model: str = "tiny"
     blocks: int = 2048
     block_size: int = 16
@@ -31,38 +31,42 @@ class SimulatorOptions:
     tpot_ms: float = 12.0
     """Milliseconds per output token of a request that runs alone."""
     speed: float = 1.0
-    """Engine seconds per second; 0 or infinity: as fast as possible."""
+    """Engine seconds per real second. Both 0 and infinity mean as fast as possible."""
     timing: Literal["chunked", "fifo"] = "chunked"
     max_model_len: int | None = None
-    """Tokens of prompt and answer together; by default what the cache holds."""
+    """Maximum number of prompt and answer tokens, by default the number of tokens that the cache holds."""
     max_num_batched_tokens: int = 2048
-    """Tokens per step, of the chunked model."""
+    """Maximum number of tokens per step of the chunked timing model."""
     max_num_seqs: int = 256
-    """Requests that run at one time, in the chunked model."""
+    """Maximum number of concurrently running requests in the chunked timing model."""
     stream_interval: int = 1
-    """Output tokens that one event of a stream carries; the first always comes alone, as in vLLM."""
+    """Number of output tokens per stream event. The first token is always sent alone, as in vLLM."""
     dialect: Dialect = "vllm"
     """Engine whose routes, errors and metrics are imitated."""
     old_metrics: bool = False
-    """vLLM's metrics as they were up to 0.10.2."""
+    """Whether to use vLLM's metrics of version 0.10.2 and earlier."""
     health_delay_s: float = 1.0
-    """Shortest time that SGLang's /health takes; the other routes answer at once."""
+    """Minimum duration of SGLang's /health in seconds. Other routes are not delayed."""
     shutdown_timeout_s: float = 0.0
-    """Time that running requests may go on after SIGTERM while new ones are aborted; 0: all are cut."""
+    """Seconds that running requests may continue after SIGTERM, while new requests are aborted. With 0, all requests
+    are cut.
+    """
     lora_modules: Sequence[str] = ()
-    """LoRA adapters by name; each is asked for like a model, and shares no block with it."""
+    """Names of the LoRA adapters. Each adapter is requested like a model and shares no blocks with the base model."""
     lora_load_ms: float | None = None
-    """Adapters can be loaded and unloaded while it runs, and a load takes so long; ``None``: they cannot."""
+    """Milliseconds to load an adapter at runtime, or None to disable runtime loading and unloading."""
     enable_scale_out: bool = False
-    """vLLM's render routes answer."""
+    """Whether vLLM's render routes are enabled."""
     ranks: int = 1
-    """Data-parallel ranks, each with an engine and a cache of its own; with dynamo the workers behind the frontend."""
+    """Number of data-parallel ranks with separate engines and caches. For dynamo, the number of workers behind the
+    frontend.
+    """
     role: RoleName = "both"
-    """Half of a request that it does, where it does not do all of it."""
+    """Role of the worker: "prefill" or "decode" for one part of each request, "both" for whole requests."""
     half: HalfOptions = field(default_factory=HalfOptions)
-    """Options of a worker that does a half."""
+    """Options for prefill and decode workers."""
     kv_events: EventOptions | None = None
-    """``None``: no KV events are published."""
+    """Options of the KV events, or None to publish no KV events."""
     defects: Defects = NO_DEFECTS
 
     def __post_init__(self) -> None:
@@ -112,7 +116,7 @@ class SimulatorOptions:
 
     @property
     def context_tokens(self) -> int:
-        """The longest sequence that is accepted."""
+        """Maximum number of tokens in an accepted sequence."""
         return self.max_model_len if self.max_model_len is not None else self.blocks * self.block_size
 
     def build_pool(self, sink: BlockSink | None = None) -> BlockPool:

@@ -1,7 +1,7 @@
-"""Embeddings, scores and rankings: what vLLM's pooling models answer (vllm/entrypoints/pooling).
+"""Embeddings, scores and rankings in the format of vLLM's pooling models (vllm/entrypoints/pooling).
 
-1. Every number depends on the whole input, and on nothing else.
-2. To the engine a pooled input is a prompt with an answer of one token, of which nothing is shown.
+1. Every number depends on the whole input and on nothing else.
+2. The engine handles a pooled input as a prompt with a one-token answer, which is not returned.
 """
 
 import base64
@@ -28,13 +28,13 @@ class _EmbeddingsBody(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     input: Any = None
     messages: list[dict[str, Any]] | None = None
-    """vLLM's own: a chat in the place of an input."""
+    """Chat to embed instead of an input, which is an extension of vLLM."""
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=DIMENSIONS)] | None = None
 
 
 class _ScoreBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Either name of each side is taken."""
+    """Score request. Both vLLM names of each side are accepted."""
 
     model: str | None = None
     text_1: str | list[str] | None = None
@@ -48,12 +48,12 @@ class _RerankBody(msgspec.Struct, frozen=True, kw_only=True):
     documents: list[str | dict[str, Any]]
     model: str | None = None
     top_n: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """0: all."""
+    """Maximum number of results, or 0 for all documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class PooledShape:
-    """An answer made of the usage alone: its numbers were known from the input."""
+    """Answer whose only missing part is the usage. Its numbers were computed from the input before."""
 
     id: str
     write: Callable[[Json], Json]
@@ -178,7 +178,7 @@ def _document_text(document: str | dict[str, Any], number: int) -> str:
 
 
 def _pairs(firsts: list[str], seconds: list[str]) -> list[TokenSequence]:
-    """One with each, or each with its own."""
+    """Pair a single first text with each second text, or pair the texts of two equally long lists."""
     if len(firsts) == 1:
         firsts = firsts * len(seconds)
     if len(firsts) != len(seconds):
@@ -190,7 +190,7 @@ def _pairs(firsts: list[str], seconds: list[str]) -> list[TokenSequence]:
 
 
 def _score(pair: TokenSequence) -> float:
-    """0 to 1."""
+    """Return a score from 0 to 1."""
     return int.from_bytes(blake2b(pair.packed, digest_size=4).digest(), "big") / (2**32 - 1)
 
 
@@ -206,5 +206,5 @@ def _vector(prompt: TokenSequence, dimensions: int) -> list[float]:
 
 
 def _packed(vector: Sequence[float]) -> str:
-    """Little-endian 32-bit floats, as OpenAI's SDK reads them."""
+    """Return the vector as Base64 of little-endian 32-bit floats, the format that OpenAI's SDK reads."""
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,7 +1,7 @@
-"""The data-parallel ranks of one simulated worker, or the workers behind one simulated Dynamo frontend.
+"""Data-parallel ranks of one simulated worker, or workers behind one simulated Dynamo frontend.
 
-Each has an engine, a cache and a stream of events of its own; they share the server. A request that names a rank
-gets it, the others go where least is to be done.
+Each rank has a separate engine, cache and event stream, and all ranks share the server. A request that names a rank is
+sent to that rank, and other requests are sent to the rank with the least work.
 """
 
 import re
@@ -17,14 +17,15 @@ from simulator.exchange import HttpExchange
 from simulator.realtime import RealtimeEngine
 
 RANK_HEADER = b"x-data-parallel-rank"
-"""Header of vLLM (vllm/entrypoints/generate/base/serving.py) and SGLang; a value that is not a number is ignored."""
+"""Header for the rank in vLLM (vllm/entrypoints/generate/base/serving.py) and SGLang. Non-numeric values are ignored.
+"""
 INSTANCE_HEADERS = (b"x-dynamo-worker-instance-id", b"x-worker-instance-id")
-"""Headers of Dynamo's frontend."""
+"""Headers of Dynamo's frontend that name a worker instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank. *publisher* publishes the changes of its pool; ``None``: nothing is published."""
+    """One rank. *publisher* publishes the changes of its block pool, or is None if nothing is published."""
 
     number: int
     pool: BlockPool
@@ -33,14 +34,14 @@ class Rank:
 
 
 class Ranks:
-    """All ranks of one server, which look like one engine to most callers."""
+    """All ranks of one server, which most callers use like one engine."""
 
     def __init__(self, ranks: Sequence[Rank], dialect: Dialect = "vllm", *, seed: str = "") -> None:
-        """Take at least one rank. Instances of Dynamo have other names with another *seed*."""
+        """*ranks* must not be empty. *seed* changes the ids of Dynamo's worker instances."""
         self._ranks = ranks
         self._dialect = dialect
         self.instances = tuple(_instance_id(f"{seed}/{rank.number}") for rank in ranks)
-        """Names of the instances for a Dynamo frontend: beyond 2^53, as Dynamo's are."""
+        """Ids of the worker instances behind a Dynamo frontend. They exceed 2^53 like Dynamo's ids."""
 
     def __iter__(self) -> Iterator[Rank]:
         return iter(self._ranks)
@@ -56,7 +57,7 @@ class Ranks:
         return min(self._ranks, key=lambda rank: _to_be_done(rank.engine.load())).engine
 
     def load(self) -> EngineLoad:
-        """Sum of the loads of all ranks."""
+        """Return the total load of all ranks."""
         loads = [rank.engine.load() for rank in self._ranks]
 
         def total(count: Callable[[EngineLoad], int]) -> int:
@@ -74,17 +75,17 @@ class Ranks:
         )
 
     def slow_down(self, factor: float) -> None:
-        """See `RealtimeEngine.slow_down`."""
+        """Slow down all engines (see `RealtimeEngine.slow_down`)."""
         for rank in self._ranks:
             rank.engine.slow_down(factor)
 
     def fail(self, failure: Exception) -> None:
-        """See `RealtimeEngine.fail`."""
+        """Fail the running requests of all engines (see `RealtimeEngine.fail`)."""
         for rank in self._ranks:
             rank.engine.fail(failure)
 
     def clear(self) -> None:
-        """Empty every cache."""
+        """Clear the caches of all ranks."""
         for rank in self._ranks:
             rank.pool.clear()
 
@@ -105,7 +106,9 @@ class Ranks:
 
 
 def _to_be_done(load: EngineLoad) -> int:
-    """Return the work left, as vLLM's own balancing counts it (vllm/v1/engine/core_client.py)."""
+    """Return the amount of waiting and running work, as vLLM's load balancing counts it
+    (vllm/v1/engine/core_client.py).
+    """
     return 4 * load.waiting + load.running
 
 

@@ -1,7 +1,7 @@
-"""Real time: runs one engine beside an asyncio event loop, and hands each request its events as they fall due.
+"""Real-time driver: runs one engine on an asyncio event loop, and gives each request its events when they are due.
 
-There is no task: a timer of the loop fires at the engine's next event. Speed 0 or infinity stands for "as fast as
-possible": the timer fires at once, and between two events everybody else on the loop gets a turn.
+The driver has no task. A timer of the event loop fires at the engine's next event. A speed of 0 or infinity means as
+fast as possible: the timer fires at once, and other tasks get a turn between two events.
 """
 
 import asyncio
@@ -14,11 +14,11 @@ from simulator.request import EngineRequest
 
 
 class GenerationAborted(Exception):
-    """The requests of a generation were dropped: the client went away, or the server closes."""
+    """Error: the generation was dropped because the client disconnected or the server is closing."""
 
 
 class Generation:
-    """The events of the requests that were submitted together, in order."""
+    """Events of requests that were submitted together, in order."""
 
     def __init__(self, request_ids: Sequence[str], abort: Callable[[Sequence[str]], None]) -> None:
         self._unfinished = dict.fromkeys(request_ids)
@@ -29,15 +29,15 @@ class Generation:
 
     @property
     def is_finished(self) -> bool:
-        """Every request has finished and every event was handed out."""
+        """Whether all requests have finished and all events have been returned."""
         return not self._unfinished and not self._arrived
 
     async def events(self) -> list[EngineEvent]:
-        """Return the events since the last call, at least one. Call it until `is_finished`.
+        """Return the events since the last call, at least one. Call this method until `is_finished`.
 
         Raises:
-            GenerationAborted: `abort` was called.
-            Exception: what `fail` was given.
+            GenerationAborted: if `abort` was called.
+            Exception: the exception that was passed to `fail`.
         """
         while not self._arrived and self._failure is None:
             self._waiter = asyncio.get_running_loop().create_future()
@@ -48,11 +48,11 @@ class Generation:
         return events
 
     def abort(self) -> None:
-        """Drop what has not finished, at once. May be called twice, and after the end."""
+        """Drop the unfinished requests at once. A repeated or late call has no effect."""
         self.fail(GenerationAborted())
 
     def fail(self, failure: Exception) -> None:
-        """The same, with another exception for who waits for events. The first one counts."""
+        """Drop the unfinished requests and raise *failure* for waiting callers. Only the first failure counts."""
         if self.is_finished or self._failure is not None:
             return
         self._failure = failure
@@ -71,7 +71,7 @@ class Generation:
 
 
 class EngineClock:
-    """Engine seconds, which pass *rate* times as fast as those of a wall clock; the rate may change at any time."""
+    """Clock in engine seconds, which pass *rate* times as fast as wall-clock seconds. The rate may change."""
 
     def __init__(self, wall: Callable[[], float], rate: float) -> None:
         self._wall = wall
@@ -83,7 +83,7 @@ class EngineClock:
         return self._origin + (self._wall() - self._wall_origin) * self._rate
 
     def wall_s_until(self, at: float) -> float:
-        """Wall seconds until the engine's time is *at*, not less than 0."""
+        """Return the wall-clock seconds until the engine time *at*, at least 0."""
         return max(0.0, at - self.now()) / self._rate
 
     def set_rate(self, rate: float) -> None:
@@ -92,7 +92,7 @@ class EngineClock:
 
 
 class RealtimeEngine:
-    """Drives *engine* at *speed* engine seconds per second of *wall*."""
+    """Runs *engine* at *speed* engine seconds per second of *wall*."""
 
     def __init__(self, engine: Engine, *, speed: float = 1.0, wall: Callable[[], float] = time.monotonic) -> None:
         if not speed >= 0:
@@ -106,7 +106,7 @@ class RealtimeEngine:
         self._is_stuck = False
 
     def submit(self, requests: Sequence[EngineRequest]) -> Generation:
-        """Queue *requests*, all or none; raises what `Engine.submit` raises."""
+        """Queue all of *requests* or none. Raises the errors of `Engine.submit`."""
         now = self._now()
         generation = Generation([request.id for request in requests], self._abort)
         submitted: list[str] = []
@@ -122,7 +122,7 @@ class RealtimeEngine:
         return generation
 
     def wake(self) -> None:
-        """See `Engine.wake`."""
+        """Try to start waiting requests (see `Engine.wake`)."""
         self._engine.wake(self._now())
         self._arm()
 
@@ -130,9 +130,10 @@ class RealtimeEngine:
         return self._engine.load(self._now())
 
     def slow_down(self, factor: float) -> None:
-        """Make everything take *factor* times as long as the speed implies; no effect at unlimited speed.
+        """Make all work take *factor* times as long as the speed implies. At unlimited speed, only infinity has an
+        effect.
 
-        With infinity the engine stands still, however fast it is: it takes requests, and computes nothing.
+        With infinity the engine stands still at any speed: it accepts requests and computes nothing.
         """
         self._is_stuck = factor == math.inf
         if self._clock is not None:
@@ -140,12 +141,12 @@ class RealtimeEngine:
         self._arm()
 
     def fail(self, failure: Exception) -> None:
-        """Drop every generation; each raises *failure*."""
+        """Drop all generations. Each of them raises *failure*."""
         for generation in set(self._generations.values()):
             generation.fail(failure)
 
     def close(self) -> None:
-        """Abort every generation and stop the timer."""
+        """Abort all generations and stop the timer."""
         self.fail(GenerationAborted())
         self._disarm()
 

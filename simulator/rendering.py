@@ -1,8 +1,8 @@
-"""The chat template: messages and tools as one text, in the manner of ChatML. Tools come first.
+"""Chat template in the style of ChatML: tools first, and then messages, as one text.
 
-`CHAT_TEMPLATE` says the same in Jinja, for who tokenises beside the worker. Before a template sees a chat, vLLM brings
-it into shape, and so does `render_chat`: the parts of a content become one text, the arguments of tool calls an
-object, and tools lose what vLLM does not know (vllm/renderers/chat_utils.py; ChatCompletionToolsParam in
+`CHAT_TEMPLATE` is the same template in Jinja, for programs that tokenize outside the worker. vLLM normalizes a chat
+before it applies a template, and so does `render_chat`: content parts become one text, tool call arguments become an
+object, and unknown tool fields are dropped (vllm/renderers/chat_utils.py; ChatCompletionToolsParam in
 vllm/entrypoints/openai/chat_completion/protocol.py).
 """
 
@@ -36,9 +36,10 @@ def render_chat(
     add_generation_prompt: bool = True,
     continue_final_message: bool = False,
 ) -> str:
-    """Everything of a message that the model sees, in order: a change in one changes the text from there on.
+    """Return the text of everything the model sees of a chat, in order. A changed message changes the text only from
+    there on.
 
-    Tool calls are of functions, each an object with ``function``.
+    Tool calls must be function calls, each an object with the key ``function``.
     """
     parts = []
     if tools:
@@ -86,7 +87,7 @@ def _content_text(content: Any) -> str:
 
 
 def _part_text(part: Any) -> str | None:
-    """Return the text of *part*; a part without text is shown by its description, since no model here sees pictures."""
+    """Return the text of *part*. Parts without text are replaced by a description, because the model sees no images."""
     if isinstance(part, str):
         return part
     if isinstance(part, dict):
@@ -120,5 +121,5 @@ def _unless_none(name: str, value: Any) -> Json:
 
 
 def _json(value: Any) -> str:
-    """Return *value* as the filter `tojson` writes it in chat templates (transformers, chat_template_utils.py)."""
+    """Return *value* in the format of the `tojson` filter of chat templates (transformers, chat_template_utils.py)."""
     return json.dumps(value, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Chats and completions as vLLM writes them, key for key (vllm/entrypoints/openai/*/protocol.py)."""
+"""Chat and completion responses with the same keys as in vLLM (vllm/entrypoints/openai/*/protocol.py)."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from simulator.sse import DONE, Event, Json
 
 
 def usage_json(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int | None = None) -> Json:
-    """Return usage as JSON. *cached_tokens* goes into the details; vLLM reports it with the final usage only."""
+    """Return usage as JSON. *cached_tokens* is added to the details, which vLLM does only for the final usage."""
     details = None if cached_tokens is None else {"cached_tokens": cached_tokens}
     return {
         "prompt_tokens": prompt_tokens,
@@ -22,55 +22,56 @@ def usage_json(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int
 
 @dataclass(frozen=True, slots=True)
 class CallPart:
-    """A piece of a tool call, or all of it."""
+    """Piece of a tool call, or a whole tool call."""
 
     id: str
     name: str
     arguments: str
-    """Piece of the arguments, JSON."""
+    """Piece of the arguments as JSON text."""
     is_first: bool
 
     @property
     def written(self) -> Json:
-        """Return the call as in the message of a chat."""
+        """Return the call in the format of a chat message."""
         return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
     @property
     def delta(self) -> Json:
-        """Return the call as in a chunk of a chat: id and name come with the first piece only."""
+        """Return the call in the format of a chat chunk. Id and name are in the first chunk only."""
         return {"index": 0, **(self.written if self.is_first else {"function": {"arguments": self.arguments}})}
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceText:
-    """Output of one choice: one token of a stream, or all of it."""
+    """Output of one choice: one token of a stream, or the whole output."""
 
     index: int
     text: str
     token_ids: Sequence[int] | None
-    """``None`` unless asked for."""
+    """Token ids, or None if not requested."""
     prompt_token_ids: Sequence[int] | None
-    """``None`` unless asked for, and, in a stream, but for the first token."""
+    """Token ids of the prompt, or None if not requested. In a stream, only the first token has them."""
     finish_reason: str | None
     call: CallPart | None = None
-    """The answer is a tool call and has no text."""
+    """Tool call, or None if the answer is text."""
     logprobs: Sequence[TokenLogprobs] | None = None
-    """``None`` unless asked for."""
+    """Log probabilities, or None if not requested."""
     stop_reason: str | None = None
-    """The stop string that ended the text."""
+    """Stop string that ended the text, or None."""
 
 
 class ReplyShape(Protocol):
-    """Shape of one endpoint's answers.
+    """Response format of one endpoint.
 
-    A stream is one *begin*, *opening* and *token* for each choice, and one *closing*, or a *failure* anywhere.
+    A stream consists of one *begin*, an *opening* and *token* calls for each choice, and one *closing*. A *failure* may
+    end it at any point.
     """
 
     @property
     def id(self) -> str: ...
 
     def begin(self) -> list[Event]:
-        """Return the first events of a stream, before any of the engine's."""
+        """Return the first events of a stream, before any event of the engine."""
         ...
 
     def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
@@ -78,19 +79,19 @@ class ReplyShape(Protocol):
         ...
 
     def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
-        """One token. *usage* is that of the choice so far, where it is asked for with every chunk."""
+        """Return the events for one token. *usage* is the usage of the choice so far, if requested for each chunk."""
         ...
 
     def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:
-        """The end of a stream; *choices* as a whole."""
+        """Return the last events of a stream. *choices* contains the whole output."""
         ...
 
     def failure(self, error: ApiError, body: Json) -> list[Event]:
-        """Return the last events of a stream that failed; *body* is the error in the engine's shape."""
+        """Return the last events of a failed stream. *body* is the error in the engine's format."""
         ...
 
     def body(self, choices: Sequence[ChoiceText], usage: Json) -> Any:
-        """The answer that is not streamed."""
+        """Return the body of an answer that does not stream."""
         ...
 
 
@@ -98,7 +99,7 @@ class ReplyShape(Protocol):
 class ChatShape:
     id: str
     created: int
-    """Unix seconds."""
+    """Creation time in Unix seconds."""
     model: str
     top_logprobs: int = 0
 
@@ -182,7 +183,7 @@ class ChatShape:
 class CompletionShape:
     id: str
     created: int
-    """Unix seconds."""
+    """Creation time in Unix seconds."""
     model: str
     top_logprobs: int = 0
 
@@ -228,7 +229,7 @@ class CompletionShape:
 
 
 def _chat_finish(choice: ChoiceText) -> str | None:
-    """A call that is complete ends by itself, which has a name of its own."""
+    """Return the finish reason of a chat, which is "tool_calls" for a complete tool call."""
     is_called = choice.call is not None and choice.finish_reason == "stop"
     return "tool_calls" if is_called else choice.finish_reason
 

@@ -1,7 +1,8 @@
-"""OpenAI's Responses API as vLLM has it (vllm/entrypoints/openai/responses), with what one worker remembers of it.
+"""OpenAI's Responses API as in vLLM (vllm/entrypoints/openai/responses), with the responses that one worker stores.
 
-1. A response is kept by the worker that made it, in memory, and by no other: any other answers 404.
-2. Conversations go on from `previous_response_id`: the kept messages and the answer come before the new input.
+1. A response is stored in the memory of the worker that generated it. Other workers return 404 for its id.
+2. A request with `previous_response_id` continues a conversation: the stored messages and the stored answer come before
+   the new input.
 """
 
 from collections import OrderedDict
@@ -45,11 +46,11 @@ class _ResponsesBody(msgspec.Struct, frozen=True, kw_only=True):
 class KeptResponse:
     body: Json
     messages: Sequence[Json]
-    """Messages of the conversation, the answer included, without the instructions."""
+    """Messages of the conversation including the answer, without the instructions."""
 
 
 class ResponseStore:
-    """The last *limit* responses; vLLM has no limit, and warns of it."""
+    """Store of the last *limit* responses. vLLM has no limit and logs a warning about that."""
 
     def __init__(self, limit: int = 1000) -> None:
         self._limit = limit
@@ -61,7 +62,7 @@ class ResponseStore:
             self._kept.popitem(last=False)
 
     def find(self, response_id: str) -> KeptResponse:
-        """Raises `ApiError` 404."""
+        """Return a stored response. Raises `ApiError` 404 if it is not stored."""
         kept = self._kept.get(response_id)
         if kept is None:
             message = f"Response with id '{response_id}' not found."
@@ -99,7 +100,7 @@ class ResponsesEndpoint:
         await exchange.reply_json(self.store.find(exchange.named_in_path).body)
 
     async def cancel(self, exchange: HttpExchange) -> None:
-        """Only a response in the background could be cancelled."""
+        """Reject the request, because only background responses can be canceled."""
         self.store.find(exchange.named_in_path)
         raise ApiError(400, "Cannot cancel a synchronous response.", kind="invalid_request_error")
 
@@ -109,7 +110,7 @@ class ResponsesEndpoint:
 
 @dataclass(slots=True)
 class ResponsesShape:
-    """Shape of a response. *store* keeps the response when it is complete; ``None``: it is not kept."""
+    """Format of a response. *store* keeps the complete response, or is None if it is not stored."""
 
     head: Json
     messages: Sequence[Json]
@@ -126,7 +127,7 @@ class ResponsesShape:
 
     @property
     def _place(self) -> Json:
-        """Return the place of the only text."""
+        """Return the position of the only text in a response."""
         return {"item_id": self._item_id, "output_index": 0, "content_index": 0}
 
     def begin(self) -> list[Event]:
@@ -175,7 +176,7 @@ class ResponsesShape:
         return [self._event("error", code=str(error.status), message=error.message, param=error.param)]
 
     def body(self, choices: Sequence[ChoiceText], usage: Json) -> Json:
-        """The complete response, which from here on is kept."""
+        """Return the complete response and store it."""
         text = choices[0].text
         status = _STATUS[choices[0].finish_reason or "abort"]
         details = {"reason": "max_output_tokens"} if status == "incomplete" else None
@@ -221,7 +222,7 @@ class ResponsesShape:
 
 
 def _guide(asked: _ResponsesBody, messages: Sequence[Json], tools: Sequence[Json]) -> Guide | None:
-    """Return the guide for the tools, or for the format of the text."""
+    """Return the guide for the tools or for the format of the text."""
     choice = asked.tool_choice
     if isinstance(choice, dict) and choice.get("type") == "function":
         choice = {"function": {"name": choice.get("name")}}
@@ -231,7 +232,7 @@ def _guide(asked: _ResponsesBody, messages: Sequence[Json], tools: Sequence[Json
 
 
 def _head(asked: _ResponsesBody, incoming: Incoming, *, model: str, max_output_tokens: int) -> Json:
-    """Return the fields that describe the request, the same in all events of a response."""
+    """Return the fields that describe the request, which are the same in all events of a response."""
     return {
         "id": f"resp_{uuid4().hex}",
         "object": "response",
@@ -254,7 +255,7 @@ def _head(asked: _ResponsesBody, incoming: Incoming, *, model: str, max_output_t
 
 
 def _input_messages(given: str | list[Json]) -> list[Json]:
-    """Input items as messages of a chat: what an assistant thought, said and called in a row is one message."""
+    """Convert input items to chat messages. Consecutive items of the assistant become one message."""
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     messages: list[Json] = []
@@ -277,7 +278,7 @@ def _add_item(messages: list[Json], item: Json) -> None:
 
 
 def _message(item: Json) -> Json:
-    """An item by itself; one of a kind that is not known keeps all it says."""
+    """Convert a single item to a message. An item of unknown type keeps all its content."""
     if "role" in item:
         return {"role": item["role"], "content": item.get("content")}
     match item.get("type"):
@@ -293,7 +294,7 @@ def _message(item: Json) -> Json:
 
 
 def _chat_tool(tool: Json) -> Json:
-    """A tool without the shell that the chat API has round it, put into one."""
+    """Convert a tool to the format of the chat API, which wraps its fields in an object."""
     if tool.get("type") != "function":
         return tool
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}

@@ -1,15 +1,16 @@
-"""Workers that do a half: prefill computes prompts and holds their blocks, decode fetches them and generates.
+"""Disaggregated serving: prefill workers compute prompts and hold the blocks, and decode workers fetch the blocks and
+generate.
 
-vLLM's (nixl/pull_scheduler.py): who is asked for a remote decode keeps the blocks under a lease, pinned, and says in
-``kv_transfer_params`` where they are. Who is given such params fetches them, once; if they are gone it computes the
-prompt, as with vLLM's ``kv_load_failure_policy`` recompute.
+In vLLM (nixl/pull_scheduler.py), a worker that gets a request for remote decode keeps the blocks pinned under a lease,
+and returns their location in ``kv_transfer_params``. A worker that gets these parameters fetches the blocks once. If
+the blocks are gone, it computes the prompt itself, like vLLM with ``kv_load_failure_policy`` recompute.
 
-SGLang's (sglang/srt/disaggregation): both get the same request and meet in ``bootstrap_room``; without one it is a 400.
-A prefill worker generates one token, and holds its answer until its blocks are fetched. A decode worker computes no
-prompt: where no blocks come the request fails.
+In SGLang (sglang/srt/disaggregation), both workers get the same request and find each other by ``bootstrap_room``,
+which is required. A prefill worker generates one token, and holds its answer until its blocks are fetched. A decode
+worker computes no prompt, so the request fails if no blocks arrive.
 
-What a decode worker has fetched is in its cache like anything else: its events report it, and its ``cached_tokens``
-count it. The rest of a last, partial block it computes itself.
+Fetched blocks are in the decode worker's cache like computed blocks: its events report them, and its ``cached_tokens``
+include them. The decode worker computes a partial last block itself.
 """
 
 import asyncio
@@ -37,16 +38,16 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class HalfOptions:
-    """Options of a worker that does a half."""
+    """Options of a prefill or decode worker."""
 
     side_channel_port: int = 0
-    """Port at which its blocks are requested; 0 takes a free one."""
+    """Port on which other workers request blocks, or 0 to let the system choose a port."""
     side_channel_host: str = "localhost"
-    """Host that vLLM reports (VLLM_NIXL_SIDE_CHANNEL_HOST)."""
+    """Host name of the side channel that vLLM reports (VLLM_NIXL_SIDE_CHANNEL_HOST)."""
     transfer_us_per_token: float = 5.0
-    """Microseconds to fetch the blocks of a token: 128 KiB over 200 Gbit/s."""
+    """Microseconds to fetch the blocks of one token. The default is the time for 128 KiB over 200 Gbit/s."""
     lease_s: float = 480.0
-    """Time for which blocks are held that no worker fetches, and for which SGLang's workers wait for each other."""
+    """Seconds for which blocks are held for other workers. SGLang's workers wait for each other for the same time."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.side_channel_port < 65536:
@@ -58,38 +59,40 @@ class HalfOptions:
 
 
 class Half(Protocol):
-    """Part of a request that concerns another worker."""
+    """Part of a request in which another worker is involved."""
 
     def shaped(self, request: GenerationRequest) -> GenerationRequest:
-        """Return the part of *request* that this worker does."""
+        """Return the part of *request* that this worker handles."""
         ...
 
     async def before(self, requests: Sequence[EngineRequest]) -> None:
-        """Wait until the engine may begin with *requests*. Raises `ApiError`."""
+        """Wait until the engine may start *requests*. Raises `ApiError` if they cannot start."""
         ...
 
     async def after(self) -> Json | None:
-        """Wait until the answer may end; return the description of the blocks."""
+        """Wait until the answer may end. Returns the description of the held blocks, if any."""
         ...
 
     def abandon(self) -> None:
-        """Clean up, however the request ended. May be called after its end."""
+        """Clean up after the request, whatever its outcome. A repeated call has no effect."""
         ...
 
 
 class Role(Protocol):
     @property
     def reported(self) -> Json:
-        """Return the description of this role among the worker's start options."""
+        """Return the fields that describe this role among the worker's start options."""
         ...
 
     def half(self, body: bytes, request_id: str) -> Half | None:
-        """Return the half of a request with *body*; None: it concerns this worker alone. Raises `ApiError`."""
+        """Return this worker's part of a request with *body*, or None if no other worker is involved. Raises
+        `ApiError`.
+        """
         ...
 
 
 async def unless_gone(connection: Connection, work: Coroutine[Any, Any, T]) -> T:
-    """Run *work* while the caller waits for it. Raises `ClientGone`."""
+    """Run *work* while the caller waits for it. Raises `ClientGone` if the caller disconnects."""
     async with asyncio.TaskGroup() as tasks:
         working, gone = tasks.create_task(_tried(work)), tasks.create_task(connection.wait_lost())
         try:
@@ -106,7 +109,7 @@ async def unless_gone(connection: Connection, work: Coroutine[Any, Any, T]) -> T
 
 
 async def _tried(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
-    """Return the result or the exception of *work*; a task group would wrap the exception."""
+    """Return the result or the exception of *work*. A task group would wrap the exception."""
     try:
         return await work, None
     except (ApiError, NotFetched) as failure:
@@ -150,12 +153,12 @@ async def role_of(
     speed: float,
     when_free: Callable[[], None],
 ) -> AsyncIterator[Role | None]:
-    """The role of a worker with *pool* that listens at *host*; None if it does whole requests.
+    """Yield the role of a worker with *pool* that listens on *host*, or None if the worker handles whole requests.
 
-    *when_free* is called when blocks that were held are held no more.
+    *when_free* is called when held blocks have become free.
 
     Raises:
-        OSError: its side channel cannot be bound.
+        OSError: if the side channel cannot be bound.
     """
     if name == "both":
         yield None
@@ -172,7 +175,7 @@ async def role_of(
 
 @dataclass(frozen=True, slots=True)
 class _Transfer:
-    """Brings blocks into *pool*."""
+    """Transfers blocks into *pool*."""
 
     pool: BlockPool
     s_per_token: float
@@ -181,7 +184,7 @@ class _Transfer:
     async def bring(
         self, requests: Sequence[EngineRequest], host: str, port: int, questions: Sequence[Question]
     ) -> None:
-        """The prompts of *requests*, each under its question. Raises `NotFetched`."""
+        """Fetch the prompt blocks of *requests*, each with its question. Raises `NotFetched` if blocks are missing."""
         for request, question in zip(requests, questions, strict=False):
             tokens = await fetched(host, port, question, timeout_s=self.timeout_s)
             held = len(self.pool.match(request.block_hashes, request.prompt_tokens // self.pool.block_size))
@@ -191,7 +194,7 @@ class _Transfer:
 
 
 def adopt(pool: BlockPool, request: EngineRequest, tokens: int) -> None:
-    """Cache the full blocks of the first *tokens* of a prompt, as far as there is room."""
+    """Cache the full blocks of the first *tokens* tokens of a prompt, if there is room."""
     full = min(tokens, request.prompt_tokens) // pool.block_size
     held = pool.match(request.block_hashes, full)
     blocks = pool.take(held, full - len(held))
@@ -209,7 +212,7 @@ def adopt(pool: BlockPool, request: EngineRequest, tokens: int) -> None:
 
 
 class _Whole:
-    """The role of a worker that does whole requests."""
+    """Role of a worker that handles whole requests."""
 
     def shaped(self, request: GenerationRequest) -> GenerationRequest:
         return request
@@ -245,7 +248,7 @@ class VllmPrefill:
         return _HeldByVllm(self, f"{request_id}-{uuid4().hex[:8]}")
 
     def keep(self, key: str, request: EngineRequest) -> Json:
-        """Hold the blocks of the prompt of *request* under *key*; where they are."""
+        """Hold the prompt blocks of *request* under *key*, and return their location."""
         pool, lease_s = self._pool, self._options.lease_s
         found = pool.match(request.block_hashes, request.prompt_tokens // pool.block_size)
         blocks = pool.take(found, 0) or []

@@ -1,4 +1,4 @@
-"""Routes by path and method. A path may hold one ``{id}``."""
+"""Routes by path and method. A path may contain one ``{id}``."""
 
 import re
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ RouteTable: TypeAlias = Mapping[str, Mapping[str, Handler]]
 
 
 class Routes:
-    """Looks up plain paths in O(1), and goes through those with an ``{id}``."""
+    """Route lookup. Plain paths take constant time, and paths with ``{id}`` are searched one by one."""
 
     def __init__(self, table: RouteTable) -> None:
         self._plain = {path: methods for path, methods in table.items() if "{id}" not in path}
@@ -23,7 +23,7 @@ class Routes:
         ]
 
     def handler(self, exchange: HttpExchange) -> Handler:
-        """Return the handler of *exchange*, and set the exchange's part for ``{id}``. Raises `ApiError` 404 or 405."""
+        """Return the handler of *exchange* and store the part that matches ``{id}``. Raises `ApiError` 404 or 405."""
         handler = self._methods(exchange).get(exchange.method)
         if handler is None:
             raise ApiError(405, "Method Not Allowed")

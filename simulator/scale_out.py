@@ -1,6 +1,7 @@
-"""vLLM's render routes (vllm/entrypoints/scale_out/render): the token ids of a request that is not run.
+"""Render routes of vLLM (vllm/entrypoints/scale_out/render), which return the token ids of a request without running
+it.
 
-Unless the worker was started to have them, they are a 403, as in vLLM since 0.30.
+The routes get status 403 unless they are enabled by an option, as in vLLM since 0.30.
 """
 
 from collections.abc import Mapping
@@ -18,7 +19,7 @@ _RENDERED = ("/v1/chat/completions", _LISTED, "/v1/responses", "/v1/messages")
 
 
 def render_routes(endpoints: Mapping[str, Endpoint], *, is_enabled: bool) -> RouteTable:
-    """*endpoints* by path, the ones that run included which cannot be rendered."""
+    """Return the render routes. *endpoints* contains all endpoints by path, also those that cannot be rendered."""
     return {
         f"{path}/render": {"POST": partial(_render, endpoints[path], path == _LISTED) if is_enabled else _refuse}
         for path in _RENDERED

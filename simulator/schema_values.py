@@ -1,9 +1,9 @@
-"""JSON values that fit a JSON schema, for answers and for the arguments of tool calls.
+"""Generator of JSON values that satisfy a JSON schema, for answers and for tool call arguments.
 
-1. A value depends on the schema, the seed and the richness only.
-2. Keywords that choose or bound a value are followed: `const`, `enum`, `type`, `properties`, `required`, `items`,
-   `prefixItems`, `anyOf`, `oneOf`, `allOf`, local `$ref`, and the limits of strings, numbers, arrays and objects.
-3. A string with a `pattern` comes from a short list of candidates. `not`, `if` and `contains` are not read.
+1. A value depends only on the schema, the seed and the richness.
+2. The following keywords are supported: `const`, `enum`, `type`, `properties`, `required`, `items`, `prefixItems`,
+   `anyOf`, `oneOf`, `allOf`, local `$ref`, and the limits of strings, numbers, arrays and objects.
+3. Strings with a `pattern` come from a short list of candidates. The keywords `not`, `if` and `contains` are ignored.
 """
 
 import json
@@ -55,14 +55,14 @@ _BRANCHES = ("anyOf", "oneOf")
 
 
 class SchemaUnsupported(ValueError):
-    """The schema cannot be satisfied, or only by values that this module does not make."""
+    """Error: the schema cannot be satisfied, or only by values that this module does not generate."""
 
 
 def value_for(schema: Any, *, seed: bytes, richness: int = 2) -> Any:
-    """Return a value that fits *schema*: the smallest with *richness* 0, one with optional properties with 2.
+    """Return a value that satisfies *schema*. With *richness* 0 it is minimal, with 2 it has optional properties.
 
     Raises:
-        SchemaUnsupported: no value was found.
+        SchemaUnsupported: if no value was found.
     """
     try:
         return _Generator(schema, seed, richness).value(schema, 0)
@@ -116,7 +116,7 @@ class _Generator:
         return str(self._one_of(_WORDS))
 
     def _resolved(self, schema: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
-        """*schema* without references, with one branch chosen."""
+        """Return *schema* with its references resolved and one alternative chosen."""
         for _ in range(_MAX_DEPTH):
             name = next((name for name in ("$ref", "allOf", *_BRANCHES) if schema.get(name)), None)
             if name is None:
@@ -142,7 +142,7 @@ class _Generator:
         return min(possible, key=lambda branch: len(json.dumps(branch)) + 10_000 * ("$ref" in json.dumps(branch)))
 
     def _referenced(self, reference: Any) -> Any:
-        """The part of the whole schema that the JSON pointer *reference* names."""
+        """Return the part of the whole schema to which the JSON pointer *reference* points."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise SchemaUnsupported(f"$ref: only references within the schema are supported, got {reference!r}")
         found = self.root
@@ -179,7 +179,7 @@ class _Generator:
         return made
 
     def _is_listed(self, required: Sequence[str], depth: int) -> bool:
-        """Whether an optional property is given: some of them, all where nothing is required."""
+        """Return whether to include an optional property. If no property is required, all are included."""
         if depth >= _RICH_DEPTH or self.richness == 0:
             return False
         return not required or (self.richness > 1 and self._draw(2) == 0)
@@ -254,7 +254,7 @@ _TYPED_BY: Mapping[str, Sequence[str]] = {
 
 
 def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
-    """The least and the greatest number, 100 apart where the schema has only one bound."""
+    """Return the minimum and the maximum. If only one bound is given, the range is 100 wide."""
     lows = [schema[name] for name in ("minimum", "exclusiveMinimum") if _is_number(schema.get(name))]
     highs = [schema[name] for name in ("maximum", "exclusiveMaximum") if _is_number(schema.get(name))]
     if lows:
@@ -268,7 +268,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _merged(schema: Any, more: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Merge both. For keywords other than the properties, those of *more* win."""
+    """Merge two schemas. For keywords other than the properties, the values of *more* win."""
     if not isinstance(schema, Mapping):
         return more
     merged = {**schema, **more}

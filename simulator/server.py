@@ -1,4 +1,4 @@
-"""A simulated vLLM worker as a server: for a test's own event loop (`serving`), or as a program (`run`)."""
+"""Server of a simulated worker, either on a test's event loop (`serving`) or as a program (`run`)."""
 
 import asyncio
 import signal
@@ -30,7 +30,7 @@ _BACKLOG = 2048  # uvicorn's
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A worker that serves: where, and how to let it finish."""
+    """Running worker: its address, and a method to drain it."""
 
     url: str
     """Base URL, without a trailing slash."""
@@ -38,7 +38,7 @@ class Worker:
     generation: GenerationService
 
     async def drain(self, timeout_s: float) -> None:
-        """Let running requests go on for *timeout_s* at most, and abort those that come meanwhile."""
+        """Let running requests continue for at most *timeout_s* seconds, and abort requests that arrive meanwhile."""
         if timeout_s <= 0:
             return
         self.faults.set(Fault("shutting_down"))
@@ -48,23 +48,23 @@ class Worker:
 
 @asynccontextmanager
 async def serving(options: SimulatorOptions, *, sink: BlockSink | None = None) -> AsyncIterator[str]:
-    """A worker on the running event loop; yields its base URL, without a trailing slash.
+    """Run a worker on the current event loop, and yield its base URL without a trailing slash.
 
-    Leaving ends it as SIGTERM ends vLLM: at once, connections are cut. *sink* hears of stored and removed blocks,
-    beside the events that *options* may ask for.
+    At exit the worker ends at once and cuts all connections, like vLLM after SIGTERM. *sink* receives stored and
+    removed blocks, in addition to the events that *options* may enable.
 
     Raises:
-        OSError: an address cannot be bound; `filename` is that of a socket for events.
+        OSError: if an address cannot be bound. `filename` is the address of an event socket, if that failed.
     """
     async with _worker(options, sink) as worker:
         yield worker.url
 
 
 def run(options: SimulatorOptions) -> None:
-    """Serve until SIGINT or SIGTERM; one line on standard output says that the worker is ready.
+    """Serve until SIGINT or SIGTERM. One line on standard output reports when the worker is ready.
 
     Raises:
-        OSError: as `serving`.
+        OSError: if an address cannot be bound, as in `serving`.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_serve_until_signal(options))

@@ -1,4 +1,4 @@
-"""SGLang's own metrics (sglang/srt/observability), and the routes that report its state."""
+"""SGLang's metrics (sglang/srt/observability), and the routes that report its state."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,18 +17,18 @@ from simulator.routes import RouteTable
 from simulator.sse import Json
 
 SGLANG_VERSION = "0.5.23"
-"""The release whose wire format is simulated."""
+"""SGLang release whose wire format is simulated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SglangMetrics:
     model: str
     cache_tokens: int
-    """Capacity of the KV cache."""
+    """Capacity of the KV cache in tokens."""
     page_size: int
     """Tokens per page."""
     rank: int | None = None
-    """Data-parallel; None: there is only one, and no label for it."""
+    """Data-parallel rank, or None if there is only one rank. The metrics then have no rank label."""
     ttft: ClassVar[str] = "sglang:time_to_first_token_seconds"
     finished: ClassVar[str | None] = None
 
@@ -61,9 +61,10 @@ class SglangMetrics:
 
 
 class SglangStatus:
-    """Status routes of the worker. *started_at* is Unix seconds; *publisher* belongs to rank 0.
+    """Status routes of the worker. *started_at* is in Unix seconds, and *publisher* belongs to rank 0.
 
-    SGLang's /health generates a token, and its loop sleeps a second first: *health_delay_s*.
+    SGLang's /health generates a token, which takes at least *health_delay_s* because SGLang's loop sleeps for a second
+    first.
     """
 
     def __init__(
@@ -149,7 +150,7 @@ class SglangStatus:
         )
 
     def _kv_events(self) -> Json | None:
-        """Return where events are published (sglang/srt/runtime_context.py, describe_kv_events_publisher)."""
+        """Return the address of the event publisher (sglang/srt/runtime_context.py, describe_kv_events_publisher)."""
         if self._publisher is None:
             return None
         sockets = self._publisher.sockets

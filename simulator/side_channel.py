@@ -1,7 +1,8 @@
-"""Transfer of computed blocks between simulated workers: one line of JSON asks, one line answers.
+"""Transfer of computed blocks between simulated workers. Question and answer are one line of JSON each.
 
-NIXL has such a port beside the transfer itself (its side channel), and SGLang has one (its bootstrap server). No bytes
-of a cache pass: they would all be made up. What passes is whether they are there.
+NIXL has such a port in addition to the data transfer, called its side channel, and SGLang has one called its bootstrap
+server. The simulator transfers no cache contents, because they would be made up. The answer only says whether the
+blocks exist.
 """
 
 import asyncio
@@ -17,31 +18,31 @@ class Question(msgspec.Struct):
     key: str
     """Key of the blocks."""
     waits: bool = False
-    """Whether to wait for blocks that are not computed yet."""
+    """Whether to wait for blocks that have not been computed yet."""
 
 
 class Computed(msgspec.Struct, omit_defaults=True):
-    """The answer: the number of tokens that have blocks, or the reason why none have."""
+    """Answer to a question: the number of tokens in the held blocks, or the reason why there are no blocks."""
 
     tokens: int = 0
     error: str | None = None
 
 
 class NotFetched(Exception):
-    """The worker cannot be reached, or does not have what was asked for."""
+    """Error: the other worker is unreachable or does not have the requested blocks."""
 
 
 class Hold:
-    """Blocks waiting to be fetched once by another worker."""
+    """Blocks that wait to be fetched once by another worker."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
         self.computed: asyncio.Future[int] = loop.create_future()
-        """Number of tokens that have blocks."""
+        """Number of tokens in the held blocks, once they are computed."""
         self.fetched: asyncio.Future[None] = loop.create_future()
 
     def give_up(self) -> None:
-        """Whether they will never arrive or no longer exist."""
+        """Record that the blocks will never be computed or no longer exist."""
         if not self.computed.done():
             self.computed.cancel()
         if not self.fetched.done():
@@ -49,7 +50,7 @@ class Hold:
 
 
 class SideChannel:
-    """The port of one worker. *wait_s* is how long a question waits for what has yet to be computed."""
+    """Server port of one worker. Questions wait at most *wait_s* seconds for blocks that are not computed yet."""
 
     def __init__(self, *, wait_s: float) -> None:
         self._wait_s = wait_s
@@ -59,10 +60,10 @@ class SideChannel:
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator["SideChannel"]:
-        """Answers at *port* of *host*; 0 takes a free one.
+        """Answer questions on *host* and *port*. Port 0 lets the system choose a port.
 
         Raises:
-            OSError: it cannot be bound; `filename` says which.
+            OSError: if the port cannot be bound. `filename` is the address.
         """
         try:
             server = await asyncio.start_server(self._serve, host, port, limit=MOST_BYTES)
@@ -82,15 +83,17 @@ class SideChannel:
             await server.wait_closed()
 
     def knows(self, key: str) -> bool:
-        """Whether anything is stored under *key* or awaited."""
+        """Return whether blocks are held or awaited under *key*."""
         return key in self._holds
 
     def hold(self, key: str) -> Hold:
-        """Return what is kept, or will be, under *key*."""
+        """Return the hold for *key*, and create it if it does not exist."""
         return self._holds.setdefault(key, Hold())
 
     def keep(self, key: str, tokens: int, *, lease_s: float, when_over: Callable[[], None]) -> None:
-        """*tokens* can be fetched under *key*, once, and for *lease_s*; *when_over* is called after either."""
+        """Offer *tokens* tokens under *key*, to be fetched once within *lease_s* seconds. *when_over* is called
+        afterwards.
+        """
         hold = self.hold(key)
         timer = asyncio.get_running_loop().call_later(lease_s, self.forget, key)
 
@@ -102,7 +105,7 @@ class SideChannel:
         hold.computed.set_result(tokens)
 
     def forget(self, key: str) -> None:
-        """Remove *key*; nothing is found under it from now on."""
+        """Remove *key*, so that lookups no longer find it."""
         hold = self._holds.pop(key, None)
         if hold is not None:
             hold.give_up()
@@ -135,10 +138,11 @@ class SideChannel:
 
 
 async def fetched(host: str, port: int, question: Question, *, timeout_s: float) -> int:
-    """Return the number of tokens in the blocks that *question* names, which no other worker can fetch from now on.
+    """Fetch the blocks named by *question*, and return their number of tokens. No other worker can fetch them
+    afterwards.
 
     Raises:
-        NotFetched: the worker cannot be reached or does not have them, or the answer did not come in time.
+        NotFetched: if the worker is unreachable, does not have the blocks, or does not answer in time.
     """
     try:
         async with asyncio.timeout(timeout_s):

@@ -1,7 +1,7 @@
 """vLLM's sleep mode (vllm/entrypoints/serve/sleep): /sleep, /wake_up and /is_sleeping.
 
-1. A sleeping worker has lost its prefix cache, and ends what it computed with finish_reason ``abort``.
-2. While it sleeps, inference is a 503, and everything else is answered as usual.
+1. A worker that goes to sleep drops its prefix cache and ends running requests with the finish_reason ``abort``.
+2. A sleeping worker returns 503 for inference requests and answers all other requests as usual.
 """
 
 from typing import Literal
@@ -11,13 +11,13 @@ from simulator.exchange import HttpExchange
 from simulator.ranks import Ranks
 
 SleepState = Literal["awake", "weights_offloaded", "discard_all"]
-"""States as vLLM's metric names them."""
+"""Sleep states, with the names of vLLM's metric."""
 
 _STATES: dict[str, SleepState] = {"1": "weights_offloaded", "2": "discard_all"}
 
 
 class EngineSlept(Exception):
-    """The engine went to sleep over a generation."""
+    """Error: the engine went to sleep during a generation."""
 
 
 class Sleep:

@@ -1,4 +1,4 @@
-"""Server-sent events as bytes, in the spellings that upstreams use. The content does not depend on the spelling."""
+"""Encoding of server-sent events, in variants that upstream servers use. All variants have the same content."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,24 +12,24 @@ Json = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Event:
     data: Json | None
-    """``None`` stands for the text ``[DONE]``."""
+    """Event data, or None for the text ``[DONE]``."""
     name: str | None = None
-    """vLLM names the events of /v1/responses and /v1/messages only."""
+    """Event name. vLLM names only the events of /v1/responses and /v1/messages."""
 
 
 DONE = Event(None)
 
 
 class Spelling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The JSON that /control/sse takes and gives."""
+    """Formatting of streams as JSON, as set and returned by /control/sse."""
 
     line_end: Literal["lf", "crlf"] = "lf"
     comment_every: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """A comment follows every so many events, as with vLLM's ``--sse-keep-alive-interval``."""
+    """Number of events after which a comment is inserted, like vLLM's ``--sse-keep-alive-interval``, or None."""
 
 
 class SseEncoder:
-    """Writes the events of one stream; it counts them, for the comments."""
+    """Encodes the events of one stream, and counts them in order to insert comments."""
 
     def __init__(self, spelling: Spelling) -> None:
         self._line_end = b"\r\n" if spelling.line_end == "crlf" else b"\n"

@@ -1,4 +1,4 @@
-"""Stop strings: an answer ends with the token that completes one, and its text before that (vLLM's detokenizer)."""
+"""Stop strings: the answer ends with the token that completes a stop string, as in vLLM's detokenizer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 class Stops:
     strings: Sequence[str] = ()
     is_included: bool = False
-    """The text ends behind the string that was found, not before it."""
+    """Whether the returned text includes the stop string."""
 
     def find(self, pieces: Sequence[str], *, min_tokens: int = 0) -> "Stopped | None":
-        """Return where the text of *pieces*, one per token, ends; ``None``: nowhere. O(text).
+        """Return where a stop string ends the text of *pieces*, one per token, or None. The cost is linear in the text.
 
-        Strings that the first *min_tokens* tokens complete do not count.
+        Stop strings that are complete within the first *min_tokens* tokens do not count.
         """
         text = ""
         longest = max(map(len, self.strings), default=0)
@@ -32,7 +32,7 @@ class Stops:
 @dataclass(frozen=True, slots=True)
 class Stopped:
     tokens: int
-    """Tokens of the answer, with the one in which the string ends."""
+    """Number of answer tokens, including the token in which the stop string ends."""
     characters: int
-    """Characters of the text that is shown."""
+    """Number of characters of the returned text."""
     string: str

@@ -1,4 +1,4 @@
-"""A streamed answer on its way to the client: spelled as /control/sse says, in drips where a fault says so."""
+"""Streamed answer to a client, formatted as set by /control/sse, and split into small pieces by the drip fault."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,9 +8,9 @@ from simulator.sse import Event, Spelling, SseEncoder
 
 
 class EventStream:
-    """*drip_bytes*: what leaves at one time; ``None`` lets everything leave as it was written.
+    """Response stream that is sent in pieces of *drip_bytes* bytes, or as it is written if *drip_bytes* is None.
 
-    With *is_buffered* all of it leaves at its end, the head included, as behind a proxy that buffers.
+    If *is_buffered* is true, the whole response, including its head, is sent at the end, as by a buffering proxy.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""/tokenize and /detokenize: what a prompt is to the engine, without running it."""
+"""Endpoints /tokenize and /detokenize, which convert prompts to tokens and back without running them."""
 
 from dataclasses import dataclass
 
@@ -31,5 +31,5 @@ class Tokenization:
 
 
 def _shown(token: int) -> str:
-    """A token by itself; a character cut in two shows as U+FFFD."""
+    """Return the text of a single token. Incomplete characters appear as U+FFFD."""
     return token_bytes(token).decode("utf-8", "replace")

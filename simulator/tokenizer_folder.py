@@ -1,11 +1,11 @@
-"""The simulator's tokenizer as a folder that others read: `tokenizer.json` and `tokenizer_config.json`.
+"""Export of the simulator's tokenizer as files that other programs read: `tokenizer.json` and `tokenizer_config.json`.
 
-The formats are those of Hugging Face's `tokenizers` and `transformers`. What reads them gives the very ids that a
-simulated worker uses:
+The formats are those of Hugging Face's `tokenizers` and `transformers`. Programs that load these files get the same
+token ids as a simulated worker:
 
-1. The marks are special tokens, so text is cut at them before anything else.
-2. The line at the start of a part is split off, then bytes become characters, one each, then come pieces of four.
-3. WordPiece without a prefix takes the longest token first: four letters, else two bytes, else one.
+1. Template marks are special tokens, so text is split at the marks first.
+2. The first line of each part is split off. Bytes are then mapped to one character each, and cut into pieces of four.
+3. WordPiece without a prefix selects the longest token first: four letters, then two bytes, then one byte.
 """
 
 import json
@@ -20,10 +20,10 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": F
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Write both files into *folder*, which is made where it is missing; 3 MB.
+    """Write both tokenizer files (3 MB) into *folder*, and create it if it does not exist.
 
     Raises:
-        OSError: the folder cannot be written.
+        OSError: if the folder cannot be written.
     """
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in (("tokenizer.json", _tokenizer()), ("tokenizer_config.json", _config())):
@@ -83,9 +83,9 @@ def _mark(mark: str) -> dict[str, Any]:
 
 
 def byte_characters() -> Mapping[int, str]:
-    """The character that stands for a byte in a byte-level vocabulary, as GPT-2 began it.
+    """Return the character for each byte in a byte-level vocabulary, as introduced by GPT-2.
 
-    A visible character of Latin-1 stands for its own byte, the others are moved in order to U+0100 and on.
+    Visible Latin-1 characters represent their own bytes. The other bytes are mapped in order to U+0100 and above.
     """
     visible = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
     hidden = [byte for byte in range(256) if byte not in visible]

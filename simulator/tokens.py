@@ -1,9 +1,9 @@
-"""The simulator's tokenizer: text is cut into pieces of four UTF-8 bytes, and those into tokens of the vocabulary.
+"""Tokenizer of the simulator: text is cut into pieces of four UTF-8 bytes, and pieces into vocabulary tokens.
 
-1. Reversible: tokens give their text back.
-2. Prefix-stable: text is cut at the marks of the chat template and after the line that follows one, and each part into
-   pieces from its own start. So more text behind a prompt never changes the tokens before it, but those of its last
-   piece, and an answer, put back into the next turn's messages, gives the very tokens that were generated.
+1. Tokenization is reversible: the text can be restored from its tokens.
+2. Tokenization is prefix-stable: text is split at the chat template's marks and after the line that follows a mark, and
+   each part is cut into pieces from its start. Text that is appended to a prompt therefore changes only the tokens of
+   the prompt's last piece. An answer that comes back in the next turn's messages gives exactly the generated tokens.
 """
 
 import re
@@ -20,23 +20,25 @@ _MARK_PIECES = {mark: mark_piece(mark) for mark in MARKS}
 _SEPARATOR = b"\xff"  # never in UTF-8
 
 END_OF_ANSWER = mark_id("<|im_end|>").to_bytes(TOKEN_BYTES, "little")
-"""The token that ends an answer, packed; it is not shown."""
+"""Token that ends an answer, in packed form. It has no visible text."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """Token ids, packed in four bytes each, little-endian: slices, hashes and comparisons run over bytes."""
+    """Sequence of token ids, packed as four little-endian bytes each, so that slicing, hashing and comparing work on
+    bytes.
+    """
 
     packed: bytes
 
     @classmethod
     def from_text(cls, text: str) -> "TokenSequence":
-        """O(bytes)."""
+        """Return the tokens of *text*. The cost is linear in its bytes."""
         return cls(ids_of(b"".join(_pieces(text))).astype("<u4").tobytes())
 
     @classmethod
     def from_ids(cls, ids: Iterable[int]) -> "TokenSequence":
-        """Raises `OverflowError` for an id that is not an unsigned 32-bit integer."""
+        """Return a sequence of *ids*. Raises `OverflowError` for an id that is not an unsigned 32-bit integer."""
         return cls(array("I", ids).tobytes())
 
     def __len__(self) -> int:
@@ -47,20 +49,20 @@ class TokenSequence:
 
     @property
     def ids(self) -> Sequence[int]:
-        """The ids, without a copy."""
+        """Token ids, as a view without a copy."""
         return memoryview(self.packed).cast("I")
 
     def each(self) -> list[bytes]:
-        """The tokens one by one, packed."""
+        """Return the individual tokens in packed form."""
         return [self.packed[at : at + TOKEN_BYTES] for at in range(0, len(self.packed), TOKEN_BYTES)]
 
     def text(self, *, skip_marks: bool = False) -> str:
-        """Raises `ValueError` for an id that is not in the vocabulary."""
+        """Return the text of the tokens. Raises `ValueError` for an id that is not in the vocabulary."""
         tokens = (token for token in self.ids if not (skip_marks and is_mark(token)))
         return b"".join(map(token_bytes, tokens)).decode("utf-8", "replace")
 
     def digest(self) -> str:
-        """Hex; names the sequence in logs and tests."""
+        """Return a hexadecimal digest that identifies the sequence in logs and tests."""
         return blake2b(self.packed, digest_size=16).hexdigest()
 
 
@@ -81,9 +83,9 @@ def _fill(part: str) -> bytes:
 
 
 def block_hashes(tokens: TokenSequence, *, block_size: int, scope: Iterable[str]) -> list[int]:
-    """Chained hashes of the full blocks, unsigned 64 bit as vLLM's events carry them.
+    """Return the chained hashes of the full blocks, as unsigned 64-bit integers like in vLLM's events.
 
-    *scope* (model, adapter, cache salt) goes into the first block, and so into all.
+    *scope* (model, adapter and cache salt) is part of the first block's hash, and thus affects all hashes.
     """
     parent = blake2b(digest_size=8)
     for part in scope:

@@ -1,4 +1,4 @@
-"""Virtual time: several engines behind one externally driven clock. Deterministic, for replays."""
+"""Virtual-time driver: several engines behind one clock that the caller advances. It is deterministic, for replays."""
 
 from collections.abc import Mapping
 
@@ -7,9 +7,10 @@ from simulator.request import EngineRequest
 
 
 class VirtualFleet:
-    """Engines by the name of their worker. A replay calls `advance` at `next_event_at`, and `submit` between.
+    """Engines by worker name. A replay calls `advance` at `next_event_at`, and `submit` between these calls.
 
-    Events of one instant come in the order in which the workers were given. O(workers) per call.
+    Events at the same time are ordered by the order in which the workers were given. Calls are linear in the number of
+    workers.
     """
 
     def __init__(self, engines: Mapping[str, Engine]) -> None:
@@ -21,7 +22,7 @@ class VirtualFleet:
         return tuple(self._engines)
 
     def submit(self, worker: str, request: EngineRequest, now: float) -> None:
-        """Queue *request* at *worker*; raises what `Engine.submit` raises, and `KeyError` for an unknown worker."""
+        """Queue *request* on *worker*. Raises the errors of `Engine.submit`, and `KeyError` for an unknown worker."""
         self._engines[worker].submit(request, now)
         self._note(worker)
 
@@ -30,11 +31,11 @@ class VirtualFleet:
         self._note(worker)
 
     def next_event_at(self) -> float | None:
-        """Return when the next event of any engine is due; ``None`` while all are idle."""
+        """Return the time of the next event of any engine, or None if all engines are idle."""
         return min(self._next_at.values(), default=None)
 
     def advance(self, now: float) -> list[tuple[str, EngineEvent]]:
-        """Every event that is due at *now*, by time."""
+        """Return all events that are due at *now*, in order of time."""
         events: list[tuple[str, EngineEvent]] = []
         for worker, engine in self._engines.items():
             if self._next_at.get(worker, now + 1) <= now:

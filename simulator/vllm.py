@@ -1,4 +1,4 @@
-"""vLLM's own metrics (vllm/v1/metrics/loggers.py), and the routes that report its state."""
+"""vLLM's metrics (vllm/v1/metrics/loggers.py), and the routes that report its state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from simulator.sleep import Sleep, SleepState
 from simulator.sse import Json
 
 VLLM_VERSION = "0.33.0"
-"""The release whose wire format is simulated."""
+"""vLLM release whose wire format is simulated."""
 
 _SLEEP_STATES: tuple[SleepState, ...] = ("awake", "weights_offloaded", "discard_all")
 
@@ -31,9 +31,9 @@ class VllmMetrics:
     cache_config: Mapping[str, str]
     sleep_state: Callable[[], SleepState]
     old_names: bool = False
-    """Cache usage as up to 0.10.2, ``vllm:gpu_cache_usage_perc``, and no sleep state."""
+    """Whether to report cache usage as ``vllm:gpu_cache_usage_perc`` and no sleep state, as up to version 0.10.2."""
     rank: int = 0
-    """Data-parallel, the label ``engine``."""
+    """Data-parallel rank, which is the label ``engine`` of the metrics."""
     ttft: ClassVar[str] = "vllm:time_to_first_token_seconds"
     finished: ClassVar[str | None] = "vllm:request_success"
 
@@ -79,7 +79,7 @@ class VllmMetrics:
 
 
 class VllmStatus:
-    """The routes that say how the worker is. *started_at* is Unix seconds."""
+    """Status routes of the worker. *started_at* is in Unix seconds."""
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class VllmStatus:
         await exchange.reply_json({"server_load": self._generation.in_flight})
 
     async def _kv_event_sources(self, exchange: HttpExchange) -> None:
-        """Answer with the sources by data-parallel rank; empty where no events are published."""
+        """Send the event sources by data-parallel rank. The answer is empty if no events are published."""
         await exchange.reply_json({str(rank): _event_source(each) for rank, each in enumerate(self._publishers)})
 
 
 def _event_source(publisher: EventPublisher) -> Json:
-    """The KVEventsConfig that came out (vllm/config/kv_events.py)."""
+    """Return the effective KVEventsConfig of a publisher (vllm/config/kv_events.py)."""
     return {
         "enable_kv_cache_events": True,
         "publisher": "zmq",

@@ -1,12 +1,12 @@
-"""The simulator's vocabulary, by arithmetic: no table, and small enough to be written out as a tokenizer.json.
+"""Vocabulary of the simulator, computed without a table, and small enough to be written as a tokenizer.json.
 
     0 to 255              one byte
-    256 to 65,791         two bytes, 256 + 256 * first + second
-    65,792 to 225,791     four bytes, all of them of `LETTERS`: their places in it as a number to the base 20
+    256 to 65,791         two bytes: 256 + 256 * first + second
+    65,792 to 225,791     four bytes from `LETTERS`, whose positions are the digits of a base-20 number
     from 225,792          the marks of the chat template
 
-Text is cut into pieces of four bytes. A piece is one token if all its bytes are of `LETTERS`, else its halves are one
-each. English and JSON come to about three bytes per token.
+Text is cut into pieces of four bytes. A piece whose bytes are all in `LETTERS` is one token, and any other piece is two
+tokens of two bytes. English text and JSON have about three bytes per token.
 """
 
 from collections.abc import Iterator
@@ -18,10 +18,10 @@ import numpy.typing as npt
 
 PIECE_BYTES = 4
 FILLER = 0xFF
-"""Byte that fills up a shorter piece; UTF-8 never contains it."""
+"""Byte that pads a short piece. UTF-8 text never contains it."""
 
 LETTERS = b" etaoinshrdlcumpgbfv"
-"""The commonest bytes of English text."""
+"""The most common bytes of English text."""
 
 MARKS = ("<|im_start|>", "<|im_end|>")
 
@@ -29,7 +29,7 @@ _PAIRS_FROM = 256
 _QUADS_FROM = _PAIRS_FROM + 256 * 256
 _MARKS_FROM: int = _QUADS_FROM + len(LETTERS) ** PIECE_BYTES
 SIZE: int = _MARKS_FROM + len(MARKS)
-"""Ids are below it."""
+"""Number of token ids."""
 
 _Ids: TypeAlias = npt.NDArray[np.uint32]
 
@@ -40,7 +40,7 @@ _WEIGHTS = np.array([len(LETTERS) ** power for power in (3, 2, 1, 0)], dtype=np.
 
 
 def mark_piece(mark: str) -> bytes:
-    """The piece that stands for *mark*; no text has it, for it begins with a filler."""
+    """Return the piece for *mark*. It begins with a filler byte, so no text produces it."""
     return bytes((FILLER, FILLER, FILLER, MARKS.index(mark)))
 
 
@@ -53,7 +53,7 @@ def is_mark(token: int) -> bool:
 
 
 def ids_of(pieces: bytes) -> _Ids:
-    """The tokens of *pieces*, four bytes each. O(bytes), in a few passes over all of them at once."""
+    """Return the tokens of *pieces*, which have four bytes each. All pieces are processed at once in a few passes."""
     rows = np.frombuffer(pieces, dtype=np.uint8).reshape(-1, PIECE_BYTES)
     wide = rows.astype(np.uint32)
     places = _PLACES[rows]
@@ -74,10 +74,10 @@ def _pair(first: _Ids, second: _Ids) -> _Ids:
 
 
 def token_bytes(token: int) -> bytes:
-    """Return the bytes of *token*; for a mark, its text.
+    """Return the bytes of *token*, or the text of a mark.
 
     Raises:
-        ValueError: it is not in the vocabulary.
+        ValueError: if *token* is not in the vocabulary.
     """
     if not 0 <= token < SIZE:
         raise ValueError(f"token ids are 0 to {SIZE - 1}, got {token}")
@@ -91,12 +91,12 @@ def token_bytes(token: int) -> bytes:
 
 
 def token_of_letters(number: int) -> int:
-    """The token of four `LETTERS` whose places make up *number* to the base 20."""
+    """Return the token of four `LETTERS` whose positions are the base-20 digits of *number*."""
     return _QUADS_FROM + number
 
 
 def all_tokens() -> Iterator[bytes]:
-    """Every token except the markers, in the order of the ids."""
+    """Return the bytes of every token except the marks, in order of the ids."""
     for length in (1, 2):
         yield from (bytes(token) for token in product(range(256), repeat=length))
     yield from (bytes(token) for token in product(LETTERS, repeat=PIECE_BYTES))
