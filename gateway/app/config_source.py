@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from gateway.settings import Settings, environment, load
+from gateway.settings import Settings, environment, load, masked
+from gateway.settings.json_schema import published_schema, written
 from gateway.storage.watched_file import WatchedFile
 
 _log = logging.getLogger(__name__)
@@ -29,6 +30,11 @@ def load_settings(path: Path | None) -> Settings:
         SettingsError: with a sentence for every error found.
     """
     return load(path, environment())
+
+
+def json_schema() -> str:
+    """Return the JSON Schema of a settings file."""
+    return written(published_schema())
 
 
 class ConfigSource:
@@ -64,6 +70,24 @@ class ConfigSource:
         refuse_faulty(settings)
         self.warnings = tuple(warnings)
         return settings
+
+    def shown(self) -> str:
+        """Load the settings, and return them as YAML with secrets masked.
+
+        Raises:
+            SettingsError: a sentence for every fault that was found.
+        """
+        return masked(self.load())
+
+    def summary(self) -> str:
+        """Load the settings, and return one line that says how much they configure.
+
+        Raises:
+            SettingsError: a sentence for every fault that was found.
+        """
+        settings = self.load()
+        workers = sum(len(model.workers) for model in settings.models)
+        return f"{len(settings.models)} models, {workers} listed workers, {len(settings.teams)} teams"
 
     def log_warnings(self) -> None:
         """Log every entry of `warnings`."""

@@ -7,16 +7,20 @@ import argparse
 import importlib.metadata
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
+
+import shtab
 
 from gateway.app.config_source import ConfigSource
 from gateway.app.store_rules import StoreAddressError
 from gateway.cli.commands.admin import add_admin_commands
+from gateway.cli.config import add_config_commands, add_config_option, show
 from gateway.cli.simulate import add_simulate, check_simulator, port, whole_number
 from gateway.server.listener import ServerError
 from gateway.server.program_log import log_to_stderr, say
-from gateway.settings import SettingsError, environment, masked
+from gateway.settings import SettingsError, environment
 from routing.strategies import NAMES
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +52,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from gateway.app.application import create_app  # noqa: PLC0415
     from gateway.app.serving import serve  # noqa: PLC0415
 
-    configuration = ConfigSource(arguments.config, environment())
+    configuration = ConfigSource(arguments.config, {**environment(), **_overrides(arguments)})
     settings = configuration.load()
     log_to_stderr(settings.logging.level, settings.logging.format)
     configuration.log_warnings()
@@ -65,20 +69,30 @@ def _demo(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _check(arguments: argparse.Namespace) -> int:
-    configuration = ConfigSource(arguments.config, environment())
-    settings = configuration.load()
-    for warning in configuration.warnings:
-        say(warning)
-    print(masked(settings), end="")
-    return 0
+def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
+    """Return the options of `serve` as the variables that they override."""
+    given = {
+        "WARMGATE_SERVER__HOST": arguments.host,
+        "WARMGATE_SERVER__PORT": arguments.port,
+        "WARMGATE_LOGGING__LEVEL": arguments.log_level,
+    }
+    return {name: str(value) for name, value in given.items() if value is not None}
 
 
 def _version(_: argparse.Namespace) -> int:
+    print(_version_line())
+    return 0
+
+
+def _version_line() -> str:
     try:
-        print(f"warmgate {importlib.metadata.version('warmgate')}")
+        return f"warmgate {importlib.metadata.version('warmgate')}"
     except importlib.metadata.PackageNotFoundError:
-        print("warmgate, run from its source tree (not installed)")
+        return "warmgate, run from its source tree (not installed)"
+
+
+def _completion(arguments: argparse.Namespace) -> int:
+    print(shtab.complete(_parser(), arguments.shell))
     return 0
 
 
@@ -87,22 +101,31 @@ def _parser() -> argparse.ArgumentParser:
         prog="warmgate",
         description="OpenAI-compatible gateway that routes each request to a worker with a warm KV cache.",
     )
+    parser.add_argument("--version", action="version", version=_version_line())
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    config = argparse.ArgumentParser(add_help=False)
-    config.add_argument(
-        "--config", metavar="F", type=Path, help="YAML file; if omitted, all settings come from WARMGATE_* variables"
-    )
 
-    command = commands.add_parser("serve", parents=[config], help="run the gateway")
-    command.set_defaults(run=_serve)
-    command = commands.add_parser("check", parents=[config], help="validate and print the effective settings")
-    command.set_defaults(run=_check)
+    _add_serve(commands.add_parser("serve", help="run the gateway"))
+    command = commands.add_parser("check", help="validate and print the effective settings; the same as `config show`")
+    add_config_option(command)
+    command.set_defaults(run=show)
+    add_config_commands(commands.add_parser("config", help="check and show settings, and print their JSON Schema"))
     command = commands.add_parser("version", help="print the version")
     command.set_defaults(run=_version)
+    command = commands.add_parser("completion", help="print a completion script for a shell")
+    command.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="shell that is to complete the commands")
+    command.set_defaults(run=_completion)
     _add_demo(commands.add_parser("demo", help="run the gateway with simulated workers"))
     add_simulate(commands.add_parser("simulate", help="run one simulated worker"))
     add_admin_commands(commands)
     return parser
+
+
+def _add_serve(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_serve)
+    add_config_option(command)
+    command.add_argument("--host", help="address to listen on, in place of server.host")
+    command.add_argument("--port", type=port, help="port to listen on, in place of server.port; 0: any free port")
+    command.add_argument("--log-level", choices=LOG_LEVELS, help="lowest level to log, in place of logging.level")
 
 
 def _add_demo(command: argparse.ArgumentParser) -> None:

@@ -11,9 +11,10 @@ import helm_python
 import pytest
 from helm_python import Chart, HelmError, lint
 
-from deploy.values_schema.schema import PATH, with_settings, written
+from deploy.values_schema.schema import PATH, with_settings
 from gateway.settings import SettingsError
 from gateway.settings.change import FIXED
+from gateway.settings.json_schema import written
 from gateway.settings.schema import Settings
 from tests.deploy import schemas
 from tests.deploy.chart import CHART, VALUES, install, tiny, values_of

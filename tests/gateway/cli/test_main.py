@@ -109,6 +109,15 @@ class TestServe:
 
         assert ("", f"Cannot listen on 127.0.0.1 port {port}: Address already in use.\n") == capsys.readouterr()
 
+    def test_options_come_before_file_and_variables(
+        self, config: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("WARMGATE_SERVER__PORT", "1")
+        with taken_port() as taken:
+            assert 1 == main(["serve", "-c", str(config), "--host", "127.0.0.1", "--port", str(taken)])
+
+        assert f"Cannot listen on 127.0.0.1 port {taken}" in capsys.readouterr().err
+
 
 class TestDemo:
     def test_a_taken_port_is_one_sentence(self, capsys: pytest.CaptureFixture[str]) -> None:
@@ -242,11 +251,28 @@ def test_the_version_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.startswith("warmgate")
 
 
+def test_the_version_is_an_option_too(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as raised:
+        main(["--version"])
+
+    assert 0 == raised.value.code
+    assert capsys.readouterr().out.startswith("warmgate")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish", "tcsh"])
+def test_a_shell_gets_its_completion_script(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert 0 == main(["completion", shell])
+    assert "serve" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("arguments", "fault"),
     [
         ([], "the following arguments are required: COMMAND"),
         (["start"], "invalid choice: 'start'"),
+        (["serve", "--port", "70000"], "argument --port: 70000 is not between 0 and 65535"),
+        (["serve", "--log-level", "loud"], "argument --log-level: invalid choice: 'loud'"),
+        (["completion", "cmd"], "argument shell: invalid choice: 'cmd'"),
         (["demo", "--workers", "0"], "argument --workers: 0 is not between 1 and"),
         (["demo", "--strategy", "random"], "argument --strategy: invalid choice: 'random'"),
         (["demo", "--port", "70000"], "argument --port: 70000 is not between 0 and 65535"),
