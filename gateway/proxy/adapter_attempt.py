@@ -15,7 +15,9 @@ from routing.candidate import Candidate
 from routing.request import Request
 
 Ask = Callable[[Candidate, Call, bool], Coroutine[Any, Any, Attempt]]
-"""Function that sends a request to a worker. Its last argument is true if no other worker is left to try."""
+"""Function that sends a request to a worker. The last argument of the function is true if no other worker is left to
+try.
+"""
 
 
 class AdapterAttempt:

@@ -1,8 +1,8 @@
 """Authenticate callers, check their permissions, reserve estimated usage, and charge requests for their actual usage.
 
 1. A request is not charged if it is refused, or fails before its caller has received anything.
-2. A reservation is settled exactly once, however the request ends. It is settled to the usage that the engine reports,
-   or else to an estimate from the prompt and the streamed events.
+2. A reservation is settled exactly once, however the request ends. The final usage is the usage that the engine
+   reports, or else an estimate from the prompt and the streamed events.
 3. If no teams are configured, every request is admitted and no usage is counted.
 """
 
@@ -44,14 +44,16 @@ none (`off`).
 
 _NOTHING: Final = Tokens(0, 0, 0)
 _CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
-"""Error names of requests that were cut short. They are charged for the tokens that were generated."""
+"""Error names of requests that were cut short. Such requests are charged for the tokens that were generated."""
 _GUESSED: Final = UnknownResponse.__name__
-"""Error name of requests for an unknown response id. They count against request limits, so that callers cannot guess
-many ids.
+"""Error name of requests for an unknown response id. Such requests count against request limits, so that callers cannot
+guess many ids.
 """
 _FREE: Final = Price()
 _NO_MODEL: Final = Metered("", _FREE.cost_usd)
-"""Placeholder for an unknown model. Such a request counts only against limits that apply to all models."""
+"""Placeholder for an unknown model. A request for an unknown model counts only against limits that apply to all
+models.
+"""
 
 
 class Admission:
@@ -280,8 +282,8 @@ class Admission:
 
 
 class PendingReservation(Account):
-    """Request whose reservation waits for the store. It also creates the ledger entry of a request that is never
-    settled.
+    """Request whose reservation waits for the store. The object also creates the ledger entry of a request that is
+    never settled.
     """
 
     __slots__ = ("_recorder", "ask", "exchange")
@@ -380,12 +382,11 @@ def _longest(exchange: Exchange, reservation: Reservation) -> Tokens:
 
 
 def _seen(exchange: Exchange, account: Account, aborted: float | None) -> Tokens:
-    """Return the usage of a request. Without the engine's count, it is the prompt plus one token for each streamed
-    event.
+    """Return the engine's count of used tokens, or else the number of prompt tokens and streamed events.
 
     The tokens of an answer that is not streamed are estimated. For a request that was cut short at the monotonic time
-    *aborted*, the estimate is the elapsed time multiplied by the engine's generation rate. Otherwise, or if the rate is
-    unknown, it is the estimate of the reservation.
+    *aborted*, the estimate is the elapsed time multiplied by the engine's generation rate. If the request was not cut
+    short or the rate is unknown, the estimate is that of the reservation.
     """
     if exchange.usage is not None:
         return Tokens(exchange.usage.prompt_tokens, exchange.usage.cached_tokens or 0, exchange.usage.completion_tokens)

@@ -21,7 +21,7 @@ overloaded.
 """
 
 RETRY_AFTER_S = 2.0
-"""Seconds that `retry-after` announces for an unavailable backend. This is about the interval of worker health
+"""Seconds that `retry-after` announces for an unavailable backend, which is about the interval of worker health
 checks.
 """
 MAX_RETRY_AFTER_S: Final = 86400.0
@@ -49,8 +49,8 @@ class Attempt:
     ) -> None:
         self.reply = reply
         self.status = status
-        """HTTP status for the caller. It can differ from the engine's status, which may be 200 before an error event in
-        the stream.
+        """HTTP status for the caller. The engine's own status may be 200 although an error event follows in the
+        stream.
         """
         self.headers = headers
         self.first = first

@@ -2,8 +2,8 @@
 
 1. Workers are tried in the order of the routing strategy. If all have failed or no worker exists, the request waits for
    a worker.
-2. Fallbacks are tried after the workers, in their configured order. They are tried first if the request is too long for
-   the workers, or would wait too long for a worker.
+2. Fallbacks are tried after the workers, in their configured order. Fallbacks are tried first if the request is too
+   long for the workers, or would wait too long for a worker.
 3. If a stream breaks, another worker continues it where that is possible without repeated or lost text.
 """
 
@@ -102,7 +102,7 @@ class Attempts:
         """Return the first answer that is not a failure of its backend. The answer may be a 4xx status that is the
         caller's fault.
 
-        This method can be called only once. It releases the prompt, because a stream may last for minutes after the
+        This method can be called only once. The prompt is released, because a stream may last for minutes after the
         prompt was sent.
 
         Raises:
@@ -287,11 +287,11 @@ class Attempts:
 
 
 def _without_fallback(failure: GatewayError, cause: GatewayError | None, wait_s: float | None) -> GatewayError:
-    """Return the error for a caller that neither a worker nor a fallback has answered. It is based on *failure*, the
-    workers' failure.
+    """Return the error for a caller that neither a worker nor a fallback has answered, based on *failure*, the workers'
+    failure.
 
     A valid request that only workers can serve never gets a 4xx status. The seconds until a fallback may answer are
-    passed as *wait_s*, which is None if unknown.
+    passed as *wait_s*, or None if they are unknown.
     """
     why = f", and no fallback can serve the request: {cause}" if isinstance(cause, ClientError) else ""
     if isinstance(failure, NoWorker) or (isinstance(failure, UpstreamRefused) and failure.retry_after_s is None):

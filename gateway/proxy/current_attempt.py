@@ -29,8 +29,8 @@ class CurrentAttempt:
         """Answer whose reply is open, or None."""
 
     def reserve(self, request: Request, candidate: Candidate) -> bool:
-        """Reserve a slot on the worker *candidate* unless the request has one there. Return False if the worker accepts
-        no requests.
+        """Reserve a slot on the worker *candidate* unless the request already has a slot on it. Return False if the
+        worker accepts no requests.
         """
         exchange = self._exchange
         if self.booking is None or self.booking.worker != candidate.worker:

@@ -28,8 +28,8 @@ WatchedT = TypeVar("WatchedT", bound=WatchedRequest)
 
 
 async def sweep(young: "dict[WatchedT, None]", *, every_s: float) -> None:
-    """Start a watching task for each request in *young* that an earlier sweep has seen, and remove it from *young*. It
-    runs every *every_s* seconds until it is cancelled.
+    """Start a watching task for each request in *young* that an earlier sweep has seen, and remove it from *young*. The
+    sweep runs every *every_s* seconds until it is cancelled.
     """
     async with asyncio.TaskGroup() as tasks:
         while True:

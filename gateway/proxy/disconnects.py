@@ -29,8 +29,8 @@ class Watch:
 
 
 class Disconnects:
-    """Cancels the task of a request whose caller has disconnected. This happens two sweeps after the request begins at
-    the earliest.
+    """Cancels the task of a request whose caller has disconnected, at the earliest two sweeps after the request
+    begins.
     """
 
     def __init__(self, *, sweep_s: float = 0.2) -> None:
@@ -39,8 +39,8 @@ class Disconnects:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, receive: Receive) -> Watch:
-        """Watch the request of the current task. Its body must have been read, because only the watcher may call
-        *receive* from then on.
+        """Watch the request of the current task. The request body must have been read, because only the watcher may
+        call *receive* from then on.
         """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()

@@ -95,7 +95,7 @@ class Downstream:
         self.started = True
 
     def write(self, data: bytes, *, last: bool = False) -> Coroutine[Any, Any, None]:
-        """Return a coroutine that sends *data*. It waits while the caller reads too slowly."""
+        """Return a coroutine that sends *data*, and waits while the caller reads too slowly."""
         # Returns the coroutine of `_put`: one more for each event of each stream would cost too much.
         if self._answer_name is not None:
             data = self._answer_name.events(data)

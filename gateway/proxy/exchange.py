@@ -21,7 +21,7 @@ class Account:
     __slots__ = ("caller", "in_background", "model", "reservation")
 
     reservation: Reservation
-    """Granted reservation. It is set before the account is attached to a request."""
+    """Granted reservation, which is set before the account is attached to a request."""
 
     def __init__(self, caller: Caller, model: Model | None) -> None:
         self.caller = caller
@@ -66,8 +66,9 @@ class Exchange:
     prefill_worker: str | None = None
     """Worker that computed the prompt for another worker, or that was tried last for it."""
     prefill: Literal["remote", "here", "failed"] | None = None
-    """Place where the prompt was computed. It is `remote` for a prefill worker, `here` for the worker that answers, and
-    `failed` if that worker computed it because prefill workers failed. It is None if the model has no prefill workers.
+    """Place where the prompt was computed: `remote` for a prefill worker, `here` for the worker that answers, or
+    `failed` for the worker that answers after prefill workers failed. The value is None if the model has no prefill
+    workers.
     """
     fell_back: bool = False
     """True if a fallback answered."""
@@ -89,7 +90,7 @@ class Exchange:
     """
     regret_s: float | None = None
     """Difference in seconds between the predicted time to first token of the chosen worker and that of the best
-    candidate. It is 0 for the best candidate.
+    candidate. The difference is 0 for the best candidate.
     """
     prompt_blocks: int = 0
     prompt_tokens: float = 0.0
@@ -107,7 +108,7 @@ class Exchange:
     status: int = 0
     """HTTP status that the caller received, or 499 if the caller disconnected first."""
     error: str | None = None
-    """Name of the error. It is a class name in `gateway.protocol.errors`, `Refused` for a 4xx status of a worker, or
+    """Name of the error: a class name in `gateway.protocol.errors`, `Refused` for a 4xx status of a worker, or
     `CallerGone`.
     """
     guardrails: tuple[str, ...] = ()
@@ -117,7 +118,7 @@ class Exchange:
     first_byte: float | None = None
     usage: Usage | None = None
     account: Account | None = None
-    """Account to settle when the request ends. It is None before the reservation and after settling."""
+    """Account to settle when the request ends, or None before the reservation and after settling."""
     cost_usd: float = 0.0
     saved_usd: float = 0.0
     """US dollars saved, because cached prompt tokens cost less than computed ones."""

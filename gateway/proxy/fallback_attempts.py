@@ -54,7 +54,7 @@ class FallbackAttempts:
         self._clock = clock
         self._fallback_attempt: FallbackAttempt | None = None
         self.retry_in_s: float | None = None
-        """Seconds until a fallback that did not answer may answer. It is None if that is unknown, or no fallback can
+        """Seconds until a fallback that did not answer may answer, or None if they are unknown or no fallback can
         answer this request.
         """
 
@@ -67,7 +67,7 @@ class FallbackAttempts:
     async def first_answer(self, failure: GatewayError | None) -> tuple[Attempt | None, GatewayError | None]:
         """Return the first answer of a fallback, or None and the error of the last fallback.
 
-        The failure of the workers is passed as *failure*, for the log. It is None if the workers were not tried.
+        The failure of the workers is passed as *failure* for the log, or None if the workers were not tried.
         """
         cause: GatewayError | None = None
         whys: list[str] = []

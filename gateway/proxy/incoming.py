@@ -11,7 +11,9 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 JSON = b"application/json"
 LONG_BODY_BYTES: Final = 512 * 1024
-"""Size in bytes above which a request yields to the event loop between its steps. Each step then takes up to 1 ms."""
+"""Size in bytes above which a request yields to the event loop between its steps. Each step of a large request takes up
+to 1 ms.
+"""
 
 
 class CallerGone(Exception):

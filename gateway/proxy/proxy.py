@@ -47,7 +47,9 @@ from routing.request import Request
 _log = logging.getLogger(__name__)
 
 CLIENT_CLOSED_REQUEST = 499
-"""Status 499, which nginx uses for a caller that disconnects before the answer. It appears only in logs and metrics."""
+"""Status 499, which nginx uses for a caller that disconnects before the answer. The status appears only in logs and
+metrics.
+"""
 
 
 class Proxy:
@@ -317,7 +319,7 @@ class Proxy:
     async def _tokenize(  # noqa: PLR0917  # in the order in which they are known
         self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None, model: Model
     ) -> Request:
-        """Return the request in the form that routing uses. It contains the prompt as blocks, and the caller's routing
+        """Return the request in the form that routing uses, with the prompt as blocks and the caller's routing
         hints.
         """
         exchange.enter("tokenize")

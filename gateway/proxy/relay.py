@@ -1,8 +1,8 @@
 """Forward the answer of a request to its caller.
 
 1. Nothing is sent to the caller before the first useful byte of an answer.
-2. If a stream breaks after that, another worker continues it if it can do so exactly. Otherwise the stream ends with an
-   SSE error event, and without `[DONE]`, which would report success.
+2. If a stream breaks after that, another worker continues it if it can do so exactly. A stream that cannot be continued
+   ends with an SSE error event, and without `[DONE]`, which would report success.
 3. The worker's slot is released and the reply is closed, however the request ends.
 """
 

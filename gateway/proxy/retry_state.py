@@ -27,7 +27,7 @@ MAX_BROKEN = 8
 breaking them.
 """
 FOUND_DOWN_S = 5.0
-"""Seconds in which health checks detect a worker that has died. This is twice the default interval."""
+"""Seconds in which health checks detect a worker that has died, which is twice the default check interval."""
 
 
 class RetryState:
@@ -101,8 +101,8 @@ class RetryState:
         """Return whether *request* may be sent again, after waiting for room in the retry budget.
 
         The last failure is passed as *failure*. A failed connection or a missing adapter costs no budget, because
-        nothing was sent. If *may_always_retry* is true, the budget is not checked. This is used for a stream that has
-        begun and would otherwise be lost.
+        nothing was sent. If *may_always_retry* is true, the budget is not checked, because a stream that has begun
+        would otherwise be lost.
         """
         most = self._retry_policy.max_attempts
         if (most is not None and self._exchange.attempts >= most) or self._broken >= MAX_BROKEN:

@@ -46,7 +46,7 @@ def with_admin_port(
     """Return the application *app*, changed so that it also serves the application *admin* on *listener* while it runs.
 
     On shutdown, admin requests have *grace_s* seconds to complete. The application *admin* receives no lifespan
-    messages. It uses resources that *app* owns, or that each request finds in *state*.
+    messages. The resources of *admin* belong to *app*, or are in the *state* that each request receives.
     """
 
     def either(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:

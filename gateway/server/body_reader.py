@@ -13,7 +13,7 @@ _FRAMING_PER_BYTE: Final = 16  # bytes of chunk framing for each byte of a body;
 
 
 class BodyReader:
-    """Reader of the request bodies of one connection. It pauses reading from the socket while the application is slow.
+    """Reader of the request bodies of one connection. Reading from the socket pauses while the application is slow.
 
     If a client sends more than 64 KiB of a body after its request was answered, the connection is closed.
     """
@@ -84,9 +84,7 @@ class BodyReader:
         self._unwanted_bytes = 0
 
     def expect(self) -> None:
-        """Set the deadline for the next bytes of the body. There is no deadline while the client waits for the
-        gateway.
-        """
+        """Set the deadline for the next bytes of the body, or clear it while the client waits for the gateway."""
         if self.cycle is None:
             return
         if self._is_paused or self.cycle.expects_continue:

@@ -1,7 +1,7 @@
 """Compress large answers for clients that accept compression. Streamed answers are never compressed.
 
-Compression is off by default, because it costs CPU time. It can also leak secrets (the BREACH attack): the size of a
-compressed answer reveals something of a secret that the answer contains together with an attacker's text.
+Compression is off by default, because it costs CPU time. Compression can also leak secrets (the BREACH attack): the
+size of a compressed answer reveals something of a secret that the answer contains together with an attacker's text.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ class Compression:
 
 
 class _CompressingSend:
-    """ASGI send function that compresses an answer. It holds the response headers back until the body is complete."""
+    """ASGI send function that compresses an answer, and holds the response headers back until the body is complete."""
 
     def __init__(self, send: Send, coding: bytes | None, min_bytes: int) -> None:
         self._send = send

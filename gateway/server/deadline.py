@@ -60,8 +60,8 @@ class ClientDeadline:
             self._body_from += self._loop.time() - self._paused_at
 
     def next_check(self, now: float) -> float:
-        """Return the time at which to compare `due` with the clock again. It is early enough for any deadline that
-        starts until then.
+        """Return the time at which to compare `due` with the clock again, early enough for any deadline that may start
+        until then.
         """
         limits = self._limits
         latest = now + min(limits.keep_alive_s, limits.body_idle_s, limits.write_timeout_s, BODY_GRACE_S)

@@ -1,7 +1,7 @@
 """Limit of open files of this process. Each connection needs one file descriptor.
 
-Without a free descriptor, workers look unavailable and new clients hang. Therefore the limit is raised to its maximum,
-and the number of accepted clients is bounded by it. Clients above that number get status 503.
+Without a free descriptor, workers look unavailable and new clients hang. Therefore the open file limit is raised to its
+maximum, and the number of accepted clients is bounded by this limit. Clients above that number get status 503.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ open file limit is reserved.
 """
 
 MAX_TABLE_SIZE = 65_536
-"""Largest number of preallocated file descriptors. That many occupy 512 KiB of kernel memory."""
+"""Largest number of preallocated file descriptors, which occupy 512 KiB of kernel memory."""
 
 
 def raise_limit() -> int | None:
@@ -46,10 +46,11 @@ def table_size(clients: int, limit: int | None) -> int:
 
 def preallocate(descriptors: int) -> None:
     """Grow the kernel's table of this process to *descriptors* file descriptors, if the open file limit allows it. Each
-    costs 8 bytes.
+    file descriptor costs 8 bytes.
 
     Linux doubles a full table. If the process has threads, the kernel then waits until every processor has switched
-    tasks (``expand_fdtable``: ``synchronize_rcu``). That blocked the event loop for 7 to 21 ms each time.
+    tasks (``expand_fdtable``: ``synchronize_rcu``). Without preallocation, each enlargement blocked the event loop for
+    7 to 21 ms.
     """
     with suppress(OSError), Path(os.devnull).open("rb") as file:
         os.close(fcntl.fcntl(file, fcntl.F_DUPFD_CLOEXEC, descriptors - 1))

@@ -113,8 +113,8 @@ class _Uvicorn(uvicorn.Server):
         """Wait for running requests until the grace period ends, cancel requests that still run, and shut down the
         application.
 
-        uvicorn's own method shuts the application down without waiting for cancelled requests to clean up. It skips the
-        application's shutdown after a forced stop.
+        uvicorn's own method shuts the application down without waiting for cancelled requests to clean up. After a
+        forced stop, uvicorn's own method does not shut the application down.
         """
         unaccepted = [client for bound in sockets or () for client in _accepted(bound)]
         for server in self.servers:

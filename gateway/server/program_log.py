@@ -22,7 +22,7 @@ _NOISY = ("httpx", "httpcore")
 class JsonLine(logging.Formatter):
     """Log formatter that writes each record as one JSON object on one line.
 
-    The fields ``time`` (RFC 3339, UTC) and ``event`` have the same names as in the request log. There, ``event`` is
+    The fields ``time`` (RFC 3339, UTC) and ``event`` have the same names as in the request log, where ``event`` is
     ``request``.
     """
 

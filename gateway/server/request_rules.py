@@ -23,7 +23,7 @@ def check_host(value: bytes) -> str | None:
 
 
 def check_head(version: str, *, hosts: int, is_coded: bool) -> str | None:
-    """Check a request head with *hosts* `host` headers. It has a `transfer-encoding` header if *is_coded* is true."""
+    """Check a request head with *hosts* `host` headers, and with a `transfer-encoding` header if *is_coded* is true."""
     if hosts > 1:
         return "The request has more than one 'host' header. Send exactly one."
     if hosts == 0 and version == "1.1":

@@ -10,7 +10,7 @@ _MAX_HELD_BYTES: Final = 4096  # of one piece
 
 
 class ResponseWriter:
-    """Writer of the responses on one connection. It discards all data after the client has disconnected."""
+    """Writer of the responses on one connection. All data is discarded after the client has disconnected."""
 
     __slots__ = ("_dates", "_drained", "_held", "_loop", "_transport", "is_writable")
 
@@ -27,7 +27,7 @@ class ResponseWriter:
         self.is_writable = False
 
     def resume(self) -> None:
-        """Allow writing again. It is also called when the connection is lost, so that nothing waits forever."""
+        """Allow writing again, also after the connection is lost, so that no writer waits forever."""
         self.is_writable = True
         waiter, self._drained = self._drained, None
         if waiter is not None and not waiter.done():

@@ -13,7 +13,7 @@ _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
 class ScopeBuilder:
-    """Builder of ASGI scopes. It caches the scope of the last request line, because most clients repeat one request
+    """Builder of ASGI scopes that caches the scope of the last request line, because most clients repeat one request
     line.
     """
 

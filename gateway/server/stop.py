@@ -23,7 +23,9 @@ SCOPE_KEY = "stop"
 
 
 class Stop:
-    """Stop that was requested by a signal. Its readers poll it. The function *clock* returns monotonic seconds."""
+    """Stop that was requested by a signal. Other parts poll this object. The function *clock* returns monotonic
+    seconds.
+    """
 
     def __init__(self, *, delay_s: float, clock: Callable[[], float]) -> None:
         self._delay_s = delay_s
@@ -74,8 +76,8 @@ def with_stop(app: App, stop: Stop, lifespan: App | None = None) -> App:
 
 @contextlib.contextmanager
 def handled_by(handle: Callable[[int, Any], object]) -> Iterator[None]:
-    """Call *handle* for each stop signal while the context is active, then restore the former handlers. It works in the
-    main thread only.
+    """Call *handle* for each stop signal while the context is active, then restore the former handlers. Call this only
+    in the main thread.
     """
     previous = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:

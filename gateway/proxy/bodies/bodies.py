@@ -51,7 +51,7 @@ class Bodies:
         return BodyShare(self._budget)
 
     def receive(self, incoming: Incoming, endpoint: Endpoint, share: BodyShare) -> Coroutine[Any, Any, bytes]:
-        """Return the coroutine `receive_body` for the request *incoming*. It counts large bodies in *share*."""
+        """Return the coroutine `receive_body` for the request *incoming*. Large bodies are counted in *share*."""
         return receive_body(incoming, endpoint.media, max_bytes=self._max_body_bytes, share=share)
 
     async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:

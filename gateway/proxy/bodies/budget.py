@@ -18,7 +18,7 @@ class BodyBudget:
         """Count *size* more bytes of request bodies.
 
         Raises:
-            MemoryShort: if the bytes exceed the limit. They are not counted then.
+            MemoryShort: if the bytes exceed the limit. Nothing is counted in this case.
         """
         if self.used_bytes + size > self.max_bytes:
             raise MemoryShort(

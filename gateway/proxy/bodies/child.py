@@ -1,8 +1,8 @@
 """Child process that decodes large request bodies, so that decoding blocks neither the event loop nor Python's global
 lock.
 
-The process has no settings, secrets or environment variables. It communicates only with the gateway, and ends when the
-gateway ends. A body that takes too much CPU time ends the process, and the gateway starts a new one.
+The process has no settings, secrets or environment variables. The process communicates only with the gateway, and ends
+when the gateway ends. A body that takes too much CPU time ends the process, and the gateway starts a new one.
 """
 
 import contextlib
@@ -119,7 +119,9 @@ def _cut(body: Body) -> Body:
 
 
 def _bound_memory(size: int) -> None:
-    """Limit the process's address space to what *size* bytes of JSON need. There is no limit if /proc is missing."""
+    """Limit the process's address space to what *size* bytes of JSON need. The address space is not limited if /proc is
+    missing.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     with contextlib.suppress(OSError, ValueError):
         mapped = int(_STATM.read_bytes().split()[0]) * resource.getpagesize()

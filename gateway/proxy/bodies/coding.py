@@ -1,8 +1,8 @@
 """Decompress request bodies in steps of limited size.
 
-A few kilobytes of compressed data can expand to gigabytes. Therefore the output is limited by the maximum body size and
-by `MAX_RATIO`. The zstd window is limited as in RFC 9659, so decompression uses at most 8 MiB in addition to its
-output.
+A few kilobytes of compressed data can expand to gigabytes. Therefore the decompressed output is limited by the maximum
+body size and by `MAX_RATIO`. The zstd window is limited as in RFC 9659, so decompression uses at most 8 MiB in addition
+to its output.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """Decode request bodies. Small and simple bodies are decoded on the event loop, and all others in separate processes.
 
-A thread would hold Python's global lock for the whole time, which is 15 ms for 8 MiB of plain text. Each process starts
-when a body first needs it, and ends with the gateway.
+A thread would hold Python's global lock for the whole time, which is 15 ms for 8 MiB of plain text. A decoder process
+starts when a body first needs one, and ends with the gateway.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from gateway.proxy.bodies.answer import ACTING_TEXTS, REDACTED, TEXTS, DecodeRes
 from gateway.proxy.guardrails.filter import Text
 
 PROCESSES: Final = 2
-"""Maximum number of body decoder processes. With two, a slow body does not delay all others. Each uses 40 MB of
+"""Maximum number of body decoder processes. With two, a slow body does not delay all others. Each process uses 40 MB of
 memory.
 """
 MAX_WAIT_S: Final = 30.0
@@ -132,7 +132,9 @@ class BodyDecoder:
 
 
 class DecoderProcess:
-    """Process that decodes request bodies. It starts with the first question, and serves one thread at a time."""
+    """Process that decodes request bodies. The process starts with the first question, and serves one thread at a
+    time.
+    """
 
     def __init__(self, *, max_cpu_s: float, max_wait_s: float) -> None:
         self._max_cpu_s = max_cpu_s

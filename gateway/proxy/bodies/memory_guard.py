@@ -11,7 +11,7 @@ from typing import Final
 from gateway.protocol.errors import MemoryShort
 
 EVERY_S: Final = 0.25
-"""Seconds between two measurements of the process's memory. Each measurement takes 20 us."""
+"""Seconds between two measurements of the process's memory. One measurement takes 20 us."""
 TRIM_EVERY: Final = 20
 """Number of measurements above the memory limit between two requests to the allocator to return unused memory."""
 CGROUP_SHARE: Final = 0.9

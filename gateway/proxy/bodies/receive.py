@@ -32,8 +32,8 @@ async def receive_body(
     setting named *setting*, or is fixed if *setting* is None.
 
     Raises:
-        MethodNotAllowed, UnsupportedMedia, BodyTooLarge: if the request breaks a rule. They are raised before the body
-            is read where possible.
+        MethodNotAllowed, UnsupportedMedia, BodyTooLarge: if the request breaks a rule. These errors are raised before
+            the body is read where possible.
         MalformedBody: if the body cannot be decompressed.
         MemoryShort: if *share* has no room for the body.
         CallerGone: if the caller disconnected before the end of the body.

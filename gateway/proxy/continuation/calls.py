@@ -37,8 +37,8 @@ def with_ids(call: Call, places: Places | None = None) -> Call:
 
 
 def by_tokens(call: Call, fields: Fields, prompt: Iterable[int], *, most: int | None, least: int) -> Call:
-    """Return the call that continues an answer after the token ids *prompt*. It generates at least *least* tokens and
-    at most *most*, or as many as fit if *most* is None.
+    """Return the call that continues an answer after the token ids *prompt*. The call asks for at least *least* tokens
+    and at most *most*, or as many as fit if *most* is None.
     """
     ids = list(prompt)
     said: dict[str, Any] = {name: value for name, value in fields.items() if name in PASSED_ON}

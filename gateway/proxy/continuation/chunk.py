@@ -1,8 +1,8 @@
 """Parse one event of a stream in OpenAI's chunk format, and rewrite it as part of another answer.
 
 vLLM returns token ids if a request sets ``return_token_ids``. The ids of the prompt are next to ``choices`` in chats
-and in the first choice in completions. The ids of an event are in ``choices[].token_ids``. Without
-``return_token_ids``, these fields are null.
+and in the first choice in completions. The ids of an event are in ``choices[].token_ids``. The fields for token ids are
+null if a request does not set ``return_token_ids``.
 """
 
 import re
@@ -158,8 +158,8 @@ class Head(msgspec.Struct, frozen=True):
         return self.event(choices=[{"index": 0, **says, "logprobs": None, "finish_reason": reason}])
 
     def rewritten(self, data: bytes, content: str, usage: Usage | None, *, keeps_ids: bool) -> bytes:
-        """Return the event *data* of another worker as an event of this answer. It contains the text *content* and no
-        role.
+        """Return the event *data* of another worker as an event of this answer. The returned event contains the text
+        *content* and no role.
 
         If *usage* is not None, its counts replace the counts in the event.
         """

@@ -1,14 +1,14 @@
 """Continue a stream on another worker after its first worker has failed.
 
 1. Text that the caller has seen is final. Another worker continues after the last token whose text was sent completely.
-   An event may show only part of the text of its tokens, such as half a character or the possible beginning of a tag.
-   Such an event is held until the next event arrives. If none arrives, its tokens are generated again.
+   An event that shows only part of the text of its tokens, such as half a character or the possible beginning of a tag,
+   is held until the next event arrives. If no event arrives, the tokens of the held event are generated again.
 2. A stream that cannot be continued exactly is not continued, unless the setting allows continuation by text.
 3. An error, or the abort of an engine that stops, is not sent to the caller, because another worker may continue.
 4. All parts of a stream have the id, time and model of the first part. The stream has one role, one finish reason and
    one usage report.
 
-This module does no I/O. It takes bytes, and returns bytes and values.
+This module does no I/O.
 """
 
 import re
@@ -33,9 +33,7 @@ from gateway.proxy.continuation.resumption import Resumption, Way
 from gateway.proxy.continuation.transcript import MAX_IDS, Transcript
 
 MAX_HELD = 16 * MAX_IDS
-"""Size in bytes of the largest event that is read. It has `MAX_IDS` token ids of ten digits, each with a comma and
-white space.
-"""
+"""Size in bytes of the largest event that is read, with `MAX_IDS` token ids of ten digits, commas and white space."""
 MAX_UNSETTLED = 16
 """Maximum number of consecutive events that are held. Neither a character nor a tag spans more events."""
 
@@ -46,8 +44,8 @@ def continuation_of(
     """Return the state for continuing the stream that *call* asks for, or None if no worker could continue the stream.
 
     The caller's request to the endpoint *path* was parsed into *body*, and `call.body` is the request for the worker.
-    The positions of its fields are passed as *places*. Without them, the whole body is searched, which takes about 1 ms
-    for a megabyte.
+    The positions of its fields are passed as *places*. If the positions are not known, the whole body is searched,
+    which takes about 1 ms for a megabyte.
     """
     if mode == "off" or not body.streams or body.n != 1 or path not in {CHAT_PATH, TEXT_PATH}:
         return None
@@ -70,7 +68,7 @@ def continuation_of(
 class Continuation:
     """Keeps what another worker needs to continue a stream, and joins the answers of several workers into one stream.
 
-    This costs a few microseconds for each event and 4 bytes for each token.
+    A continuation costs a few microseconds for each event and 4 bytes for each token.
     """
 
     __slots__ = (
@@ -169,20 +167,20 @@ class Continuation:
 
     @property
     def call(self) -> Call:
-        """Call to the first worker. It asks for token ids."""
+        """Call to the first worker, which asks for token ids."""
         return self._resumption.call
 
     def next_call(self) -> Call | None:
-        """Return the call with which another worker can continue the stream, or None if no worker can. It changes no
-        state and takes O(tokens) time.
+        """Return the call with which another worker can continue the stream, or None if no worker can. The method
+        changes no state and takes O(tokens) time.
         """
         return self._resumption.next_call(self._next_way(), self._transcript)
 
     def resumed(self, *, hit_share: float | None = None) -> None:
         """Record that the following events come from the worker that received `next_call`.
 
-        The failed worker was predicted to have the fraction *hit_share* of the prompt in its cache. There was no
-        prediction if *hit_share* is None.
+        The failed worker was predicted to have the fraction *hit_share* of the prompt in its cache, or None without a
+        prediction.
         """
         way, transcript = self._next_way(), self._transcript
         assert way is not None, "no worker could go on"
@@ -252,7 +250,7 @@ class Continuation:
 
     @property
     def is_spliced(self) -> bool:
-        """Whether the current worker continues another worker's answer. Its usage then covers only a part of the
+        """Whether the current worker continues another worker's answer, so that its usage covers only a part of the
         answer.
         """
         return self._way is not Way.AS_ASKED

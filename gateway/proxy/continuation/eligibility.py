@@ -2,7 +2,8 @@
 
 Continuation by token ids requires that the answer does not depend on where the output begins. Presence and frequency
 penalties, stop strings, forbidden words and grammars consider only the output, and would start over. An unknown field
-may have the same effect. Its answer is therefore not continued either, unless the value of the field has no effect.
+may behave in the same way. Therefore an answer to a request with an unknown field is not continued either, unless the
+value of the field has no effect.
 """
 
 from collections.abc import Mapping
@@ -71,8 +72,8 @@ _SPENT = frozenset(
         "safety_identifier",
     }
 )
-"""Request fields that are not sent to the worker that continues an answer. They only shape the prompt, which is sent as
-token ids, or do not affect the tokens.
+"""Request fields that are not sent to the worker that continues an answer. These fields only shape the prompt, which is
+sent as token ids, or do not affect the tokens.
 """
 
 _TOOLS = frozenset({"tools", "tool_choice"})

@@ -9,8 +9,7 @@ SHORTEST = 16
 class Overlap:
     """Removes the beginning of a continued text if it repeats the end of the text *before* it.
 
-    Text that may still be a repetition is held back. This is at most `LONGEST` characters, and in most cases no text at
-    all.
+    Text that may still be a repetition is held back, at most `LONGEST` characters. In most cases no text is held back.
     """
 
     __slots__ = ("_before", "_came", "_is_open")

@@ -27,7 +27,8 @@ class PromptCache:
     def predicted(self, share: float) -> None:
         """Record the fraction *share* of the prompt that the failed first worker was predicted to have in its cache.
 
-        It is a fraction, because the number of prompt tokens is only an estimate if the model's tokenizer is unknown.
+        The value is a fraction, because the number of prompt tokens is only an estimate if the model's tokenizer is
+        unknown.
         """
         self._predicted_share = share
 
@@ -35,8 +36,8 @@ class PromptCache:
         """Return the number of cached tokens in a prompt of *prompt_tokens* tokens, or None if the engines do not
         report any.
 
-        The worker that continued the answer reports the count *reported*. It is used only if nothing is known about the
-        first worker.
+        The count *reported* of the worker that continued the answer is used only if nothing is known about the first
+        worker.
         """
         if self._reported is not None:
             return self._reported

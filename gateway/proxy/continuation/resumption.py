@@ -34,7 +34,9 @@ class Resumption:
         if not may_by_text:  # an uncopied value keeps the whole body in memory
             fields = {name: value.copy() for name, value in fields.items() if name in KEPT}
         self.call = call
-        """Call to the first worker, which asks for token ids. Its body is dropped when it is no longer needed."""
+        """Call to the first worker, which asks for token ids. The body of the call is dropped when it is no longer
+        needed.
+        """
         self.max_tokens = max_tokens
         self._fields: Fields = fields
         self._least = _number(fields.get("min_tokens"))
@@ -60,8 +62,8 @@ class Resumption:
         return self.max_tokens is not None and transcript.settled_tokens >= self.max_tokens
 
     def next_call(self, way: Way | None, transcript: Transcript) -> Call | None:
-        """Return the call that continues the answer in the given *way*, or None if *way* is None. It takes O(tokens)
-        time.
+        """Return the call that continues the answer in the given *way*, or None if *way* is None. The method takes
+        O(tokens) time.
         """
         most = self.max_tokens and self.max_tokens - transcript.settled_tokens
         least = max(0, self._least - transcript.settled_tokens)

@@ -10,7 +10,7 @@ MAX_IDS = 2**18
 class Transcript:
     """Token ids of a prompt and its answer, 4 bytes each, and the answer's text if *keeps_text* is true.
 
-    Tokens are *settled* when their whole text has been sent. Another worker can then continue after them.
+    Tokens are *settled* when their whole text has been sent. Another worker can continue after settled tokens.
     """
 
     __slots__ = (
@@ -46,7 +46,7 @@ class Transcript:
 
     @property
     def tokens(self) -> int:
-        """Number of tokens of the answer so far. It is approximate if token ids are unknown."""
+        """Number of tokens of the answer so far. The number is approximate if token ids are unknown."""
         return self._before + (len(self.ids) if self.has_ids else self._counted)
 
     @property
@@ -56,8 +56,8 @@ class Transcript:
 
     @property
     def settled(self) -> "array[int]":
-        """Token ids after which another worker continues. The token ids of the prompt must be known. It takes O(tokens)
-        time.
+        """Token ids after which another worker continues. The token ids of the prompt must be known. The method takes
+        O(tokens) time.
         """
         assert self.prompt is not None
         return self.prompt + self.ids[: self._settled]
@@ -72,8 +72,8 @@ class Transcript:
             self.prompt_tokens = len(prompt)
 
     def follows(self, prompt: Sequence[int]) -> bool:
-        """Return whether *prompt* is the list of token ids after which another worker was asked to continue. It takes
-        O(tokens) time.
+        """Return whether *prompt* is the list of token ids after which another worker was asked to continue. The method
+        takes O(tokens) time.
         """
         return array("I", prompt) == self.settled
 
@@ -98,7 +98,7 @@ class Transcript:
         self._settled_texts = len(self._texts or ())
 
     def roll_back(self) -> None:
-        """Drop the tokens and text that are not settled. They are generated again."""
+        """Drop the tokens and text that are not settled, because another worker generates them again."""
         del self.ids[self._settled :]
         if self._texts is not None:
             del self._texts[self._settled_texts :]

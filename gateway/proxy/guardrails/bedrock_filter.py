@@ -1,7 +1,7 @@
 """Check texts with a guardrail of Amazon Bedrock, for requests to any backend.
 
-It calls ``ApplyGuardrail`` of the Bedrock runtime API. Each text needs a call of its own, because the response contains
-the changed text but not the position of the change. Source:
+The filter calls ``ApplyGuardrail`` of the Bedrock runtime API. It makes one call for each text, because the response
+contains the changed text but not the position of the change. Source:
 docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ApplyGuardrail.html.
 """
 

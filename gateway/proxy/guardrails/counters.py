@@ -1,4 +1,4 @@
-"""Metrics of the actions of guardrails. They never contain what guardrails find."""
+"""Metrics of the actions of guardrails. The metrics never contain what guardrails find."""
 
 import logging
 from collections import Counter

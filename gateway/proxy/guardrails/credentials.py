@@ -71,8 +71,8 @@ _JWT = pattern_detector(
     hint="eyJ",
     rest=Rest(re.compile(r"(?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*"), look=2),
 )
-"""Detector of JSON Web Tokens (RFC 7519). Their header and claims are JSON objects, whose base64 form begins with
-``eyJ``.
+"""Detector of JSON Web Tokens (RFC 7519). The header and claims of a token are JSON objects, whose base64 form begins
+with ``eyJ``.
 """
 
 _PRIVATE_KEY = pattern_detector(
@@ -96,7 +96,7 @@ _named = re.compile(
     re.IGNORECASE,
 ).search
 _may_be_named = re.compile(r"[\w-]{4}(?:\\?[\"'])? ?[=:]>? ?(?:\\?[\"'])?\Z").search
-"""Quick check that rejects most texts before the search for names of secrets. It takes a tenth of the time."""
+"""Quick check that rejects most texts before the search for names of secrets, in a tenth of the time."""
 _NAMING_CHARS = 12
 _public = re.compile(
     r"[a-z]+|[A-Z]+|[A-Z][a-z]+|[0-9.]+|.*(?:\.\.\.|\*\*\*|xxx|example|changeme|placeholder|redacted).*|[$%<].*|your.*"

@@ -11,8 +11,8 @@ Path = tuple[str | int | None, ...]
 """Position of a text within the events of a stream."""
 
 Found = Callable[[str, Action], None]
-"""Function that is called with the name and action of a guardrail that has found something. It raises ContentBlocked to
-end the answer.
+"""Function that is called with the name and action of a guardrail that has found something. The function raises
+ContentBlocked to end the answer.
 """
 
 

@@ -14,7 +14,7 @@ class Text:
 
     said: str = field(repr=False)
     is_json: bool = False
-    """True for the JSON arguments of a tool call. They must still be valid JSON after a replacement."""
+    """True for the arguments of a tool call, which must still be valid JSON after a replacement."""
     group: int = 0
     """Number of the message whose parts the engine joins, or 0 for a separate text."""
 

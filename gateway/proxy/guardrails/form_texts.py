@@ -20,7 +20,9 @@ _has_length = re.compile(rb"\r\ncontent-length:", re.IGNORECASE).search
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a form. Its headers begin at index *head* of the body, and its value is ``raw[start:end]``."""
+    """One field of a form. The headers of the field begin at index *head* of the body, and its value is
+    ``raw[start:end]``.
+    """
 
     name: str
     text: Text

@@ -54,7 +54,7 @@ class GuardrailRule:
     action: Action
     directions: frozenset[Direction]
     fails_open: bool = False
-    """True if a text that cannot be checked passes. Otherwise, the request is refused."""
+    """True if a text that cannot be checked passes, or false if the request is refused."""
     is_native: bool = False
     """True for a guardrail of Bedrock that fallbacks on Bedrock can apply themselves, as `Chain.native` describes."""
 
@@ -147,7 +147,7 @@ class Guard:
 
     def passed(self, data: bytes) -> bytes:
         """Return the bytes to send to the caller for *data*, the next bytes of a stream. The property `blocked` reports
-        if the stream ends there.
+        whether a guardrail has ended the stream.
         """
         return self._streamed.passed(data)
 
@@ -157,7 +157,7 @@ class Guard:
 
     @property
     def blocked(self) -> GatewayError | None:
-        """Error that ended the stream early, or None. It has already been sent to the caller."""
+        """Error that ended the stream early and was sent to the caller, or None."""
         return None if self._stream is None else self._stream.blocked
 
     @property

@@ -12,8 +12,8 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 class ResponseEvents:
     """Implements `gateway.proxy.guardrails.stream_form.StreamForm` for ``/v1/responses``.
 
-    A text arrives in several ``*.delta`` events. It is then repeated as a whole in the ``*.done`` events of the text,
-    its part and its item, and in the last event. Events are renumbered, because events may be omitted or added.
+    A text arrives in several ``*.delta`` events. The complete text is then repeated in the ``*.done`` events of the
+    text, its part and its item, and in the last event. Events are renumbered, because events may be omitted or added.
     """
 
     def __init__(self) -> None:

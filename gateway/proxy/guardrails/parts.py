@@ -3,7 +3,7 @@
 1. vLLM joins parts with a line break, SGLang with a space, and many chat templates without a separator. All three
    separators are tried.
 2. Each part is also checked on its own. Therefore only `NEAR_CHARS` characters on either side of a boundary are checked
-   in the joined text. This limits the cost, and no detector's match, apart from its continuation, is half as long.
+   in the joined text, which limits the cost. No match is half as long, apart from its continuation.
 """
 
 from bisect import bisect_right
@@ -95,8 +95,8 @@ def windows(parts: Sequence[str]) -> Iterator[Window]:
 def cuts_of(scan: Scan, window: Window, separator: str, finds: Sequence[Find]) -> Iterator[Cut]:
     """Yield the ranges to remove from each part for *finds*, the matches in *window* joined with *separator*.
 
-    A match within one part and away from its boundaries is ignored. It was found when the part was checked on its own,
-    or it is only cut off by the window.
+    A match within one part and away from its boundaries is ignored, because it was found when the part was checked on
+    its own, or is cut off by the window.
     """
     sizes = [len(piece.text) + len(separator) for piece in window]
     begins = [0, *accumulate(sizes)][:-1]
@@ -163,8 +163,9 @@ class Together:
 
 
 def _spread(parts: Sequence[str], whole: str, is_changed: Sequence[bool]) -> list[str]:
-    """Return *parts*, changed so that the joined parts contain no more than *whole*. The changed text goes into the
-    first part that it touches. Text that was removed from a part is never restored.
+    """Return the message parts *parts*, changed so that their joined text contains no more than the redacted text
+    *whole*. The changed text goes into the first part that it touches. Text that was removed from a part is never
+    restored.
     """
     joined = "\n".join(parts)
     start = _common_chars(joined, whole)
@@ -188,7 +189,7 @@ def _spread(parts: Sequence[str], whole: str, is_changed: Sequence[bool]) -> lis
 
 
 def _common_chars(one: str, other: str) -> int:
-    """Return the length of the common beginning of both texts. It takes O(characters) time, mostly in C."""
+    """Return the length of the common beginning of both texts. The function takes O(characters) time, mostly in C."""
     at = 0
     most = min(len(one), len(other))
     while at < most and one[at : at + _COMPARED_CHARS] == other[at : at + _COMPARED_CHARS]:

@@ -1,8 +1,8 @@
 """Detect personal data with the same format in all countries: e-mail addresses, phone numbers, payment cards and bank
 accounts.
 
-The detectors do not understand the text. They recognize numbers with check digits by these digits, and all other data
-by its format.
+The detectors do not understand the text. Detectors recognize numbers by their check digits if they have any, and all
+other data by its format.
 """
 
 import re
@@ -57,7 +57,7 @@ _ISSUERS = (
 
 
 def _luhn(digits: str) -> bool:
-    """Return whether the Luhn checksum of *digits* is correct (ISO/IEC 7812-1, annex B). This check works without
+    """Return whether the Luhn checksum of *digits* is correct (ISO/IEC 7812-1, annex B). The function does not need
     python-stdnum.
     """
     total = 0

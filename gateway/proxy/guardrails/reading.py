@@ -49,7 +49,7 @@ class AtOnce:
 
 
 def texts_of(raw: bytes, *, acts: bool) -> list[Text]:
-    """Return the texts of the JSON body *raw*, as `RequestReader.texts` describes. It takes O(bytes) time."""
+    """Return the texts of the JSON body *raw*, as `RequestReader.texts` describes. The function takes O(bytes) time."""
     try:
         body: dict[str, Any] = _decode(raw)
         texts = request_texts(body)
@@ -66,8 +66,8 @@ def texts_of(raw: bytes, *, acts: bool) -> list[Text]:
 
 
 def rewrite_texts(raw: bytes, said: Sequence[str]) -> bytes:
-    """Return *raw* with its texts replaced by *said*, as `RequestReader.rewritten` describes. It takes O(bytes)
-    time.
+    """Return *raw* with its texts replaced by *said*, as `RequestReader.rewritten` describes. The function takes
+    O(bytes) time.
     """
     body: dict[str, Any] = _decode(raw)
     changed = with_request_texts(body, tuple(said))

@@ -1,6 +1,6 @@
 """Redact a text that arrives in pieces.
 
-1. The result does not depend on how the text was split. It equals the result for the whole text.
+1. The result does not depend on how the text was split into pieces.
 2. No part of a match is sent, and text that cannot belong to a match is not held back.
 3. The leftmost match is redacted first. If several matches begin at one position, the longest is used. A match never
    overlaps text that was redacted earlier.
@@ -169,8 +169,8 @@ class _Json:
             self.in_string = not self.in_string
 
     def escape_begun(self, text: str, match: Match) -> str:
-        """Return the characters of *match* that complete an escape sequence whose backslash has been sent. Without
-        them, the text would not be valid JSON.
+        """Return the characters of *match* that complete an escape sequence whose backslash has been sent. The text
+        would not be valid JSON without the rest of the escape sequence.
         """
         if not self._is_escaped:
             return ""
@@ -219,4 +219,4 @@ def next_match(scan: Scan, text: str, at: int, upcoming: list[Match | None]) -> 
 
 
 _UNKNOWN = Match(-1, -1)
-"""Placeholder for a match that has not been searched yet. It begins before every index."""
+"""Placeholder for a match that has not been searched yet. The placeholder begins before every index."""

@@ -2,8 +2,8 @@
 
 1. Every string, every object key, and every long number that a template may render is a text. Exceptions are top-level
    fields that models do not see, words and ids of the API, images and files.
-2. Inside tools, schemas, template arguments and tool inputs there are no exceptions, because callers choose all names
-   there.
+2. Everything inside tools, schemas, template arguments and tool inputs is a text, because callers choose all names in
+   them.
 3. The parts of one message belong to one group, because the engine joins them.
 """
 
@@ -80,7 +80,7 @@ _KNOWN_KEYS: Final = frozenset(
         *("tool_call_id", "tool_calls", "tool_use_id", "tools", "type", "url"),
     }
 )
-"""Object keys that the APIs and JSON Schema define. They are not checked as texts."""
+"""Object keys that the APIs and JSON Schema define, which are not checked as texts."""
 
 TOKEN_FORMS: Final = frozenset(
     {
@@ -123,7 +123,7 @@ class Walk:
 
 
 def request_texts(body: dict[str, Any]) -> list[Text]:
-    """Return all texts of the request *body* in order. It takes time in proportion to the size of *body*."""
+    """Return all texts of the request *body* in order. The function takes time in proportion to the size of *body*."""
     found: list[Text] = []
 
     def take(text: Text) -> None:

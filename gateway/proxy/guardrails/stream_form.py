@@ -1,4 +1,4 @@
-"""Interface for finding texts in the events of a stream. There is one implementation for each API."""
+"""Interface for finding texts in the events of a stream. Each API has its own implementation."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -11,8 +11,8 @@ Event = dict[str, Any]
 """Decoded JSON object of one stream event."""
 
 ErrorEvent = Callable[[GatewayError, int], bytes]
-"""Function that formats an error as the last event of a stream. Its second argument is the event's sequence number,
-which some APIs require.
+"""Function that formats an error as the last event of a stream. The second argument of the function is the event's
+sequence number, which some APIs require.
 """
 
 
@@ -35,7 +35,7 @@ class StreamForm(Protocol):
 
 
 def with_whole_texts(event: Event, fields: StreamTexts) -> Event:
-    """Return *event* with its texts changed. Each text is complete within the event."""
+    """Return *event* with its texts changed. Each text must be complete within the event."""
     texts = texts_in(event)
     changed: Event = without_tokens(with_texts(event, [fields.whole(text) for text in texts]))
     return changed

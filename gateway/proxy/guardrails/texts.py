@@ -58,7 +58,7 @@ JSON_KEYS = frozenset({"arguments", "partial_json"})
 
 
 _FREE = frozenset({"input", "arguments"})
-"""Keys of objects whose inner keys a tool defines. There, a key such as ``user`` has no special meaning, and its value
+"""Keys of objects whose inner keys a tool defines. An inner key such as ``user`` has no special meaning, and its value
 is a text.
 """
 
@@ -70,8 +70,8 @@ _DETAILS = ("low", "high", "auto", "original")
 
 
 def texts_in(value: Any, key: str = "") -> list[Text]:
-    """Return all non-empty texts of the JSON *value*, the value of the field *key*, in order. It takes time in
-    proportion to the size of *value*.
+    """Return all non-empty texts of the JSON *value*, the value of the field *key*, in order. The function takes time
+    in proportion to the size of *value*.
     """
     found: list[Text] = []
 

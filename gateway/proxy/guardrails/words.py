@@ -32,8 +32,8 @@ class UnboundedPatternError(ValueError):
 
 
 class Words:
-    """Detector of whole words and phrases. It ignores case, and any white space may separate words. It takes time in
-    proportion to the number of words.
+    """Detector of whole words and phrases that ignores case and accepts any white space between words. The search takes
+    time in proportion to the number of words.
     """
 
     def __init__(self, terms: Iterable[str], *, kind: str = "word") -> None:
@@ -125,8 +125,8 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Matches to ignore. They are given as texts that are compared without regard to case, and as patterns for the
-    whole match.
+    """Matches to ignore, given as texts that are compared without regard to case, and as patterns for the whole
+    match.
     """
 
     texts: frozenset[str]

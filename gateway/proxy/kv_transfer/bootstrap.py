@@ -31,7 +31,7 @@ from routing.candidate import Candidate
 
 
 class BootstrapTransfer:
-    """Prompt transfers of one request with SGLang's protocol. It implements
+    """Prompt transfers of one request with SGLang's protocol. The class implements
     `gateway.proxy.kv_transfer.kv_transfer.KvTransfer`.
     """
 

@@ -19,14 +19,12 @@ from routing.request import Request
 
 
 class KvTransfer(Protocol):
-    """Prompt transfers of one request. There is one transfer for each decode worker, and another for each prefill
-    worker that fails.
-    """
+    """Prompt transfers of one request: one for each decode worker, and another for each prefill worker that fails."""
 
     async def answer(self, decode: Candidate, call: Call, asked: Asked) -> Attempt:
         """Return the answer to *call* from the worker *decode*, which fetches the computed prompt.
 
-        The function *asked* sends a request to the decode worker. It may be called more than once.
+        The function *asked*, which sends a request to the decode worker, may be called more than once.
 
         Raises:
             UpstreamError: if *asked* raises it, or no prefill worker computes the prompt (`PrefillFailed`).

@@ -2,10 +2,10 @@
 then receives the location of the KV blocks.
 
 1. The prefill worker gets the caller's request with a limit of one token and without streaming. The field
-   ``kv_transfer_params`` asks it to keep the blocks. Its answer contains a ``kv_transfer_params`` field that only the
-   engines interpret.
-2. The decode worker gets the caller's request with the ``kv_transfer_params`` of the prefill worker's answer. It
-   fetches the blocks once.
+   ``kv_transfer_params`` asks it to keep the blocks. The prefill worker's answer contains a ``kv_transfer_params``
+   field that only the engines interpret.
+2. The decode worker gets the caller's request with the ``kv_transfer_params`` of the prefill worker's answer. The
+   decode worker fetches the blocks once.
 3. A failure before the blocks are fetched costs only time, because a decode worker can also compute the prompt.
 
 The format and the order of calls are those of ``vllm/distributed/kv_transfer/kv_connector/v1/nixl`` (0.33.0).
@@ -40,9 +40,7 @@ _WANTED = msgspec.json.encode(
 )
 _ONE_TOKEN = {"stream": b"false", "max_tokens": b"1", "kv_transfer_params": _WANTED}
 _WHERE_GIVEN = {"max_completion_tokens": b"1", "stream_options": b"null", "min_tokens": b"0"}
-"""Request fields whose values are replaced for a prefill worker if the caller's request contains them. They are never
-added.
-"""
+"""Request fields whose values are replaced for a prefill worker, but only if the caller's request contains them."""
 
 _LOOPBACK = ("localhost", "127.", "::1", "0.0.0.0", "[::1]")  # noqa: S104  # addresses in messages, not bound
 
@@ -61,7 +59,7 @@ _decode_params = msgspec.json.Decoder(_Params).decode
 
 
 class NixlTransfer:
-    """Prompt transfers of one request with vLLM's protocol. It implements
+    """Prompt transfers of one request with vLLM's protocol. The class implements
     `gateway.proxy.kv_transfer.kv_transfer.KvTransfer`.
     """
 
@@ -172,7 +170,7 @@ class NixlTransfer:
 
 def prefill_body(raw: bytes) -> bytes:
     """Return the request body *raw*, changed for a prefill worker: one token, no streaming, and KV blocks that are
-    kept. It takes O(bytes) time.
+    kept. The function takes O(bytes) time.
 
     Raises:
         MalformedBody: if *raw* is not a JSON object.

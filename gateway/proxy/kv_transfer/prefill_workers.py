@@ -26,13 +26,13 @@ can.
 """
 
 Asked = Callable[[Call, bool], Coroutine[Any, Any, Attempt]]
-"""Function that sends a call to the decode worker. Its second argument is true if the worker fetches the computed
-prompt.
+"""Function that sends a call to the decode worker. The second argument of the function is true if the worker fetches
+the computed prompt.
 """
 
 
 class PrefillSlot:
-    """Slot on a prefill worker. It is released with its outcome at the end of a ``with`` block."""
+    """Slot on a prefill worker, which is released with its outcome at the end of a ``with`` block."""
 
     def __init__(self, model: Model, booking: Booking, clock: Callable[[], float], span: Span | None = None) -> None:
         """Create a slot for *booking*. The trace span of the prefill is passed as *span* if the request is traced."""
@@ -70,8 +70,8 @@ class PrefillSlot:
         self._model.dispatch_queue.turn()
 
     def answered(self, usage: Usage | None) -> None:
-        """Record that the prefill worker's answer is complete. Its single token does not count toward the average
-        answer length.
+        """Record that the prefill worker's answer is complete. The single token of this answer does not count toward
+        the average answer length.
         """
         prompt, cached = (None, None) if usage is None else (usage.prompt_tokens, usage.cached_tokens)
         self._outcome = Outcome(Ending.ANSWERED, prompt, cached)

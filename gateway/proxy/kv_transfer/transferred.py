@@ -14,12 +14,14 @@ MAX_HELD = 64 * 1024
 """Maximum size in bytes of an incomplete event that is held, which is the limit for other streams too."""
 
 _cached = re.compile(rb'("cached_tokens"\s*:\s*)(\d+)').sub
-"""Pattern of the `cached_tokens` key. It never matches text in a JSON string, where the quotes would be escaped."""
+"""Pattern of the `cached_tokens` key, which never matches text in a JSON string, because quotes in the string are
+escaped.
+"""
 
 
 def replace_cached_tokens(data: bytes, cached_tokens: int | None) -> bytes:
     """Return *data*, which is JSON or events, with *cached_tokens* as the count of cached tokens, or unchanged if it is
-    None. It takes O(bytes) time.
+    None. The function takes O(bytes) time.
     """
     if cached_tokens is None or b'"cached_tokens"' not in data:
         return data

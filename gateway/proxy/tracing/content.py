@@ -28,7 +28,7 @@ class Content:
 
     @property
     def answer(self) -> bytes:
-        """Answer as it was sent to the caller, which is a JSON object or a stream. It may be cut short."""
+        """Answer as it was sent to the caller, which is a JSON object or a stream and may be cut short."""
         return b"".join(self._pieces)
 
     @property

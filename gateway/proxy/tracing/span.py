@@ -12,7 +12,7 @@ Attributes = dict[str, Value]
 
 
 class Span:
-    """Timed part of a request in a trace. It is open until it ends. Times are monotonic seconds."""
+    """Timed part of a request in a trace. Times are monotonic seconds."""
 
     __slots__ = ("attributes", "began", "ended", "error", "id", "kind", "name", "parent_id")
 

@@ -1,9 +1,9 @@
 """Trace of one sampled request, which is recorded while the request is served.
 
 1. A request is in one phase at a time, which ends when the next phase begins. An attempt at a backend is not a phase.
-   Its span lasts from the call until the reply is closed, and contains the span of the relay.
-2. A trace never contains an API key. It contains the prompt and the answer, in `content`, only if a trace receiver is
-   configured to get them.
+   The span of an attempt lasts from the call until the reply is closed, and contains the span of the relay.
+2. A trace never contains an API key. A trace contains the prompt and the answer, in `content`, only if a trace receiver
+   is configured to get them.
 3. Work that can wait is done after the request has ended.
 """
 
@@ -225,7 +225,7 @@ class Trace:
             span.attributes["http.response.status_code"] = error.status
 
     def end_attempt(self, ending: Ending) -> None:
-        """End the span of the current attempt with the outcome *ending*, if there is one. Its reply is closed."""
+        """End the span of the current attempt, if there is one, with the outcome *ending* after the reply is closed."""
         span, self._attempt = self._attempt, None
         if span is None:
             return

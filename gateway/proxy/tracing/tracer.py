@@ -1,9 +1,9 @@
 """Decide whether a request is traced when it arrives.
 
 1. The caller's sampling decision is followed if there is one.
-2. Otherwise, a fraction of the requests is sampled by trace id, so that all gateways and engines make the same decision
-   (``TraceIdRatioBased`` of OpenTelemetry).
-3. If a request is not sampled, its worker receives that decision. Otherwise the engine would make its own decision.
+2. If the caller made no decision, a fraction of the requests is sampled by trace id, so that all gateways and engines
+   make the same decision (``TraceIdRatioBased`` of OpenTelemetry).
+3. If a request is not sampled, its worker receives that decision, so that the engine does not make its own decision.
 """
 
 import random
