@@ -71,7 +71,7 @@ class Admission:
         user_header: bytes,
         hit_headers: HitHeaders = "own",
     ) -> None:
-        """Create an admission. The function *pepper* returns the secret for key digests. Predicted cache hits are shown
+        """Create the object. The function *pepper* returns the secret for key digests. Predicted cache hits are shown
         to the callers that *hit_headers* selects.
         """
         self._access = access
@@ -376,7 +376,7 @@ def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, To
 
 
 def _longest(exchange: Exchange, reservation: Reservation) -> Tokens:
-    """Return the tokens of the prompt and of the longest answer that the request allows."""
+    """Return the number of tokens in the prompt and in the longest answer that the request allows."""
     prompt = round(exchange.prompt_tokens)
     return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), reservation.most_completion)
 

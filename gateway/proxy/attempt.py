@@ -151,9 +151,7 @@ def _refused(backend: Backend, reply: Reply, endpoint: Endpoint, observer: Strea
 
 
 def _gave_up(backend: Backend) -> ReplyBroken:
-    """Return the error for a request that the engine aborted. vLLM does this with status 200 when it stops or
-    sleeps.
-    """
+    """Return the error for a request that the engine aborted, as vLLM does with status 200 when it stops or sleeps."""
     return ReplyBroken(f"{backend.id} aborted the request before it was complete")
 
 

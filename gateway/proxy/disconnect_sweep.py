@@ -18,7 +18,7 @@ class WatchedRequest(Protocol):
     receive: Callable[[], Awaitable[MutableMapping[str, Any]]]
     task: "asyncio.Task[Any]"
     aged: bool
-    """True after a sweep has seen the request."""
+    """True after a disconnect sweep has seen the request."""
     gone: bool
     """True after the caller has disconnected."""
     watcher: "asyncio.Task[None] | None"

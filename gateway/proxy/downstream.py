@@ -53,7 +53,7 @@ class Downstream:
         self._is_whole = False  # the response has a content length, so nothing may be added
         self._is_closing = False  # its last message is being sent, or was sent
         self.started = False
-        """True after status and headers have been sent. Later errors can be reported only in the body."""
+        """True after status and headers have been sent, so that later errors can be reported only in the body."""
         self.ended = False
         """True after the whole response has been sent."""
         self.is_quiet = False

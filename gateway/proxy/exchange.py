@@ -64,7 +64,7 @@ class Exchange:
     served_by: str = "worker"
     """Kind of the backend that answered or was tried last, such as `worker`."""
     prefill_worker: str | None = None
-    """Worker that computed the prompt for another worker, or that was tried last for it."""
+    """Prefill worker that computed the prompt or was tried last, or None if the worker that answers computed it."""
     prefill: Literal["remote", "here", "failed"] | None = None
     """Place where the prompt was computed: `remote` for a prefill worker, `here` for the worker that answers, or
     `failed` for the worker that answers after prefill workers failed. The value is None if the model has no prefill

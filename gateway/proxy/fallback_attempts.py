@@ -105,7 +105,7 @@ class FallbackAttempts:
         models without workers.
 
         Retries continue for *wait_s* seconds, at most *max_attempts* times, and as long as *may_retry* returns true.
-        There is no retry if a fallback has generated anything, because the tokens would have to be paid twice.
+        The request is not retried after a fallback has generated tokens, because the tokens would be paid for twice.
         """
         loop = asyncio.get_running_loop()
         until, pause_s = loop.time() + wait_s, FIRST_PAUSE_S

@@ -63,8 +63,8 @@ class RetryState:
         return self._failed is not None and len(self._failed) > 0
 
     def restart_wait(self) -> None:
-        """Allow the full waiting time again. The time before the first token does not count for the remaining
-        stream.
+        """Let the request wait for a worker for the full time again. Earlier waits do not count after a stream has
+        begun.
         """
         self._wait_until = None
 
@@ -73,8 +73,8 @@ class RetryState:
         self.has_cut_wait_short, self._may_cut_wait_short, self._wait_until = False, False, None
 
     def may_ask(self, worker: WorkerId) -> bool:
-        """Return whether the request may be sent to *worker*, because it has not failed this request or has restarted
-        since.
+        """Return whether the request may be sent to *worker*, which must not have failed this request since its last
+        restart.
         """
         return self._failed is None or worker not in self._failed
 

@@ -58,7 +58,7 @@ class Closing:
         self.is_over = False
         """True if no more requests are read from this connection."""
         self.is_stopping = False
-        """True while the server is stopping. The next answer is then the last one of the connection."""
+        """True while the server is stopping, so that the next answer is the last one of the connection."""
 
     def close(self) -> None:
         """Close the connection after all data has been sent. A client that does not read the data is cut off at its

@@ -1,7 +1,7 @@
 """Compress large answers for clients that accept compression. Streamed answers are never compressed.
 
-Compression is off by default, because it costs CPU time. Compression can also leak secrets (the BREACH attack): the
-size of a compressed answer reveals something of a secret that the answer contains together with an attacker's text.
+Compression is off by default, because it costs CPU time. Compression can also leak secrets (the BREACH attack). If an
+answer contains a secret and text of an attacker, its compressed size reveals something of the secret.
 """
 
 import asyncio

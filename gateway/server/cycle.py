@@ -336,8 +336,8 @@ class Cycle:
 
 
 def _only_length(value: bytes, former: int | None) -> int:
-    """Return the number in the `content-length` header *value*. A second such header, after one with the value
-    *former*, is an error.
+    """Return the number in the `content-length` header *value*. Raise RuntimeError if *former*, the number of an
+    earlier such header, is not None.
     """
     if former is not None or not value:
         raise _no_length()

@@ -159,7 +159,7 @@ class _Uvicorn(uvicorn.Server):
 
 def _accepted(bound: socket.socket) -> Iterator[socket.socket]:
     """Yield connections that the kernel has accepted but the program has not. Closing the listening socket would reset
-    them.
+    these connections.
     """
     if bound.fileno() == -1:
         return

@@ -1,8 +1,8 @@
 """Stop of the server, which a signal requests and which takes effect after a delay.
 
-1. After the first signal, `/readyz` returns 503, so that load balancers choose other servers. Every answer is then the
-   last one of its connection. For ``delay_s`` seconds, new requests are accepted as before, until load balancers have
-   noticed.
+1. After the first signal, `/readyz` returns 503, so that load balancers choose other servers. From then on, every
+   answer is the last one of its connection. For ``delay_s`` seconds, new requests are accepted as before, until load
+   balancers have noticed.
 2. After the delay, the server accepts no new connections. Requests on open connections are still answered.
 3. SIGINT skips the delay, because a person sent it. A SIGINT after another signal ends all requests at once.
 """
@@ -23,8 +23,8 @@ SCOPE_KEY = "stop"
 
 
 class Stop:
-    """Stop that was requested by a signal. Other parts poll this object. The function *clock* returns monotonic
-    seconds.
+    """State of a server stop, which signals request and other parts of the program poll. The function *clock* returns
+    monotonic seconds.
     """
 
     def __init__(self, *, delay_s: float, clock: Callable[[], float]) -> None:

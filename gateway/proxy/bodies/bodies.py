@@ -29,8 +29,8 @@ class Bodies:
         guard: MemoryGuard | None = None,
         only_model: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Create the object. The function *only_model* returns the model for bodies that name no model, or None if they
-        must name one.
+        """Create the decoder of all request bodies. The function *only_model* returns the model for bodies that name no
+        model, or None if they must name one.
         """
         self._max_body_bytes: Final = max_body_bytes
         self._budget: Final = budget

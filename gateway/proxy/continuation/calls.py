@@ -1,10 +1,10 @@
 """Build the requests that ask another worker to continue an answer.
 
 vLLM accepts a prompt of token ids in two ways that need no extra option. The endpoint ``/v1/completions`` takes a list
-of token ids as its prompt, but always has a token limit: without ``max_tokens``, vLLM 0.32 generates 16 tokens, also if
-the value is null. The chat endpoint takes ``kv_transfer_params.prompt_token_ids`` in place of the rendered messages
-(vLLM 0.32 or earlier), and uses its own default limit. An engine that does not know this field answers the messages
-instead, so the gateway checks which prompt the engine reports.
+of token ids as its prompt, but always has a token limit. If ``max_tokens`` is missing or null, vLLM 0.32 generates 16
+tokens. The chat endpoint takes ``kv_transfer_params.prompt_token_ids`` in place of the rendered messages (vLLM 0.32 or
+earlier), and uses its own default limit. An engine that does not know this field answers the messages instead, so the
+gateway checks which prompt the engine reports.
 """
 
 from collections.abc import Iterable, Mapping

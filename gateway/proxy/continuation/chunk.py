@@ -44,7 +44,7 @@ class ChunkChoice(msgspec.Struct, gc=False):
 
     @property
     def content(self) -> str:
-        """Text that this event adds to the answer."""
+        """Text that the stream event adds to the answer."""
         return (self.delta.content if self.delta is not None else self.text) or ""
 
     @property

@@ -35,7 +35,7 @@ from gateway.proxy.continuation.transcript import MAX_IDS, Transcript
 MAX_HELD = 16 * MAX_IDS
 """Size in bytes of the largest event that is read, with `MAX_IDS` token ids of ten digits, commas and white space."""
 MAX_UNSETTLED = 16
-"""Maximum number of consecutive events that are held. Neither a character nor a tag spans more events."""
+"""Maximum number of consecutive events that are held, because neither a character nor a tag spans more events."""
 
 
 def continuation_of(

@@ -121,7 +121,9 @@ def is_exact_by_tokens(fields: Fields) -> bool:
 
 
 def is_possible_by_text(fields: Fields) -> bool:
-    """Return whether another worker can continue the answer from its text so far. The result is not exact."""
+    """Return whether another worker can continue the answer from its text so far. A continuation by text is not
+    exact.
+    """
     return not _may_call(fields) and all(
         _has_no_effect(name, value) for name, value in fields.items() if name in _NEVER
     )

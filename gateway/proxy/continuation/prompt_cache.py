@@ -6,7 +6,7 @@ the answer reports its hit on a longer prompt, which includes the answer so far.
 
 
 class PromptCache:
-    """Number of cached prompt tokens on the worker that began the answer, as far as it is known."""
+    """Number of prompt tokens that the worker that began the answer had in its cache, if it is known."""
 
     __slots__ = ("_predicted_share", "_reported")
 
@@ -19,8 +19,8 @@ class PromptCache:
         self._reported = self._predicted_share = None
 
     def reported(self, tokens: int) -> None:
-        """Record the number of cached *tokens* that the first worker reports. Most engines report it only at the end of
-        the answer.
+        """Record the number of cached *tokens* that the first worker reports. Most engines report the number only at
+        the end of the answer.
         """
         self._reported = tokens
 

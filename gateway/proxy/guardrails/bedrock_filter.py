@@ -1,6 +1,6 @@
 """Check texts with a guardrail of Amazon Bedrock, for requests to any backend.
 
-The filter calls ``ApplyGuardrail`` of the Bedrock runtime API. It makes one call for each text, because the response
+The filter calls ``ApplyGuardrail`` of the Bedrock runtime API. One call is made for each text, because the response
 contains the changed text but not the position of the change. Source:
 docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_ApplyGuardrail.html.
 """

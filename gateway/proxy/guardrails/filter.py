@@ -16,7 +16,9 @@ class Text:
     is_json: bool = False
     """True for the arguments of a tool call, which must still be valid JSON after a replacement."""
     group: int = 0
-    """Number of the message whose parts the engine joins, or 0 for a separate text."""
+    """Number of the message that this text is a part of, or 0 for a separate text. The engine joins the parts of a
+    message.
+    """
 
 
 @dataclass(frozen=True, slots=True)

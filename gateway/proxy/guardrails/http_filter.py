@@ -47,8 +47,8 @@ class HttpFilter:
         client: httpx.AsyncClient,
         service: ServiceCaller,
     ) -> None:
-        """Create the filter. The owner of the shared *client* closes it. The service receives *api_key* as a bearer
-        token.
+        """Create the filter. The shared HTTP client *client* is closed by its owner. The service receives *api_key* as
+        a bearer token.
         """
         self._name = name
         self._url = url

@@ -95,7 +95,7 @@ def windows(parts: Sequence[str]) -> Iterator[Window]:
 def cuts_of(scan: Scan, window: Window, separator: str, finds: Sequence[Find]) -> Iterator[Cut]:
     """Yield the ranges to remove from each part for *finds*, the matches in *window* joined with *separator*.
 
-    A match within one part and away from its boundaries is ignored, because it was found when the part was checked on
+    A match within one part and away from its boundaries is ignored. Such a match was found when the part was checked on
     its own, or is cut off by the window.
     """
     sizes = [len(piece.text) + len(separator) for piece in window]

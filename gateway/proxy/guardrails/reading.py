@@ -16,8 +16,8 @@ from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.request_texts import refuse_tokens, request_texts, with_request_texts
 
 MAX_TEXTS: Final = 20_000
-"""Maximum number of texts in one guarded request. Each text takes a tenth of a microsecond on the event loop at several
-points.
+"""Maximum number of texts in one guarded request. The limit bounds the time on the event loop, where each text takes
+several tenths of a microsecond.
 """
 
 

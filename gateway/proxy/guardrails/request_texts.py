@@ -108,7 +108,9 @@ class Walk:
     __slots__ = ("_change", "_groups")
 
     def __init__(self, change: Callable[[Text], str | None]) -> None:
-        """Create a traversal. The function *change* returns the changed text, or None to keep a text."""
+        """Create a traversal that calls *change* for each text. The function returns the changed text, or None to keep
+        a text.
+        """
         self._change = change
         self._groups = 0
 

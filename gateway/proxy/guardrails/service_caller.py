@@ -19,7 +19,7 @@ class ServiceLimits:
 
 
 class ServiceCaller:
-    """Caller of one external service. After five consecutive failures, it makes no call for some seconds."""
+    """Caller of one external service. After five consecutive failures, no call is made for some seconds."""
 
     def __init__(self, name: str, limits: ServiceLimits, *, clock: Callable[[], float]) -> None:
         """Create a caller for the guardrail *name*."""

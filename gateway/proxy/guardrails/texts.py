@@ -63,7 +63,7 @@ is a text.
 """
 
 LEAST_NUMBER = 10**7
-"""Smallest number that is checked. Guardrails recognize no shorter numbers."""
+"""Smallest number that guardrails check, because they recognize no shorter numbers."""
 
 _DETAILS = ("low", "high", "auto", "original")
 """Values of the `detail` field of images, which are not checked."""

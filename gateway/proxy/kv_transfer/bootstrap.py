@@ -81,8 +81,8 @@ class BootstrapTransfer:
         return call.changed(body=spliced(call.body, fields))
 
     async def _paired(self, backend: WorkerBackend, slot: PrefillSlot, sent: Call, asked: Asked) -> Attempt | None:
-        """Return the answer to *sent*, or None if the prefill worker failed. Reading the prefill worker's answer may
-        continue after this call.
+        """Return the answer to *sent*, or None if the prefill worker failed. The prefill worker's answer may still be
+        read after this method returns.
         """
         prefill = self._plan.begin(self._computed(backend, slot, sent))
         prefill.add_done_callback(lambda _: slot.release())  # it may be cancelled before it begins

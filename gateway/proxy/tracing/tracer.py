@@ -1,8 +1,8 @@
 """Decide whether a request is traced when it arrives.
 
 1. The caller's sampling decision is followed if there is one.
-2. If the caller made no decision, a fraction of the requests is sampled by trace id, so that all gateways and engines
-   make the same decision (``TraceIdRatioBased`` of OpenTelemetry).
+2. If the caller made no decision, a fraction of the requests is sampled by trace id (``TraceIdRatioBased`` of
+   OpenTelemetry). All gateways and engines then make the same decision.
 3. If a request is not sampled, its worker receives that decision, so that the engine does not make its own decision.
 """
 
