@@ -1,10 +1,10 @@
-"""Access to `/admin/v1` and `/warmgate/explain`, by the admin keys of the settings and their roles.
+"""Access control for `/admin/v1` and `/warmgate/explain`, based on the configured admin keys and their roles.
 
 Rules:
 
-1. The key is checked before anything else of a request: its query, its body, and whether what it names exists.
-2. There is no exception for callers on this machine: behind a proxy on the same machine, every caller is one.
-3. A role has all rights of the ones before it in `ROLES`.
+1. The key is checked before the query, the body and the existence of the requested object.
+2. Local callers need a key too, because requests through a proxy on the same machine also appear to be local.
+3. A role has all permissions of the roles before it in `ROLES`.
 """
 
 import hashlib
@@ -20,26 +20,26 @@ from gateway.protocol.errors import AdminClosed, AdminKeyRefused, Forbidden
 
 Role = Literal["viewer", "operator", "owner"]
 ROLES: tuple[Role, ...] = get_args(Role)
-"""Roles, from the one with the fewest rights."""
+"""Admin roles, in order of increasing permissions."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdminKey:
-    """An admin key: *id* is in the audit log, *secret* is what callers send and is not shown."""
+    """Configured admin key. The audit log shows *id*; callers send *secret*, which is never shown."""
 
     id: str
     role: Role
     secret: str = field(repr=False)
 
     def may(self, role: Role) -> bool:
-        """Return whether the key has the rights of *role*."""
+        """Return whether the admin key has the permissions of *role*."""
         return ROLES.index(self.role) >= ROLES.index(role)
 
     def require(self, role: Role, what: str = "This") -> None:
-        """Check that the key has the rights of *role*.
+        """Check that the admin key has the permissions of *role*.
 
         Raises:
-            Forbidden: it has not; the message says which role *what* needs.
+            Forbidden: if the key lacks the role. The message says which role *what* needs.
         """
         if not self.may(role):
             raise Forbidden(
@@ -49,18 +49,18 @@ class AdminKey:
 
 
 class AdminAccess:
-    """Check of the admin key that a request brings. O(keys), a few microseconds."""
+    """Checks the admin key of a request. O(keys), which takes a few microseconds."""
 
     def __init__(self, keys: Sequence[AdminKey]) -> None:
         # Digests are of one length: comparing them does not tell how long a secret is.
         self._keys = [(_digest(key.secret), key) for key in keys]
 
     def check(self, authorization: str | None, api_key: str | None) -> AdminKey:
-        """Return the key in the header ``authorization``, behind ``Bearer``, or in ``x-api-key``.
+        """Return the admin key from the header ``authorization: Bearer`` or ``x-api-key``.
 
         Raises:
-            AdminClosed: there are no admin keys.
-            AdminKeyRefused: the request has no admin key, an unknown one, or two different ones.
+            AdminClosed: if no admin keys are configured.
+            AdminKeyRefused: if the request has no admin key, an unknown one, or two different ones.
         """
         if not self._keys:
             raise AdminClosed("The admin API is disabled: set admin.keys to enable it")
@@ -80,7 +80,7 @@ class AdminAccess:
 
 
 def who(request: Request) -> AdminKey:
-    """Return the admin key of this request."""
+    """Return the admin key that authenticated this request."""
     access: AdminAccess = request.app.state.admin_access
     authorization, api_key = request.headers.get("authorization"), request.headers.get("x-api-key")
     try:
@@ -96,7 +96,7 @@ Who = Annotated[AdminKey, Depends(who)]
 
 
 def needs(role: Role) -> Callable[[Request], None]:
-    """Return a dependency of routes that need *role* or a higher one."""
+    """Return a FastAPI dependency that requires *role* or a higher role."""
 
     def check(request: Request) -> None:
         who(request).require(role)

@@ -1,4 +1,4 @@
-"""Application for callers and operators, and the smaller one for an optional separate port."""
+"""FastAPI application for callers and operators, and a smaller one for a separate probes port."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -45,9 +45,9 @@ def public_api(
     access: Access,
     lifespan: Callable[[FastAPI], AbstractAsyncContextManager[None]],
 ) -> FastAPI:
-    """Return the application for callers and operators, without completions and `/admin/v1`.
+    """Return the application for callers and operators. Completions and `/admin/v1` are served elsewhere.
 
-    Routes find the arguments in its state.
+    The routes read the arguments from the state of the application.
     """
     # FastAPI's own pages at /docs and /redoc load scripts from elsewhere.
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -78,7 +78,7 @@ def public_api(
 
 
 def probes_api(api: FastAPI) -> FastAPI:
-    """Return an application with the probes of *api* only."""
+    """Return an application that serves only the probes of *api*."""
     alone = FastAPI(title=api.title, version=api.version, openapi_url=None)
     alone.state = api.state
     alone.include_router(probes.router)
@@ -87,7 +87,7 @@ def probes_api(api: FastAPI) -> FastAPI:
 
 
 def _answer_errors(api: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Let *api*, which includes *routers*, answer every error by `_error_response`."""
+    """Make *api* answer every error with `_error_response`. *routers* are the routers that it includes."""
     answer = partial(_error_response, [*api.routes, *(route for router in routers for route in router.routes)])
     api.add_exception_handler(GatewayError, answer)
     api.add_exception_handler(HTTPException, answer)
@@ -95,7 +95,7 @@ def _answer_errors(api: FastAPI, routers: Sequence[APIRouter]) -> None:
 
 
 async def _error_response(routes: Sequence[BaseRoute], request: Request, error: Exception) -> Response:
-    """Return an error in OpenAI's shape, also 404 and 405 of the router, and unexpected exceptions."""
+    """Return an error response in OpenAI's shape, also for unknown paths, wrong methods and unexpected exceptions."""
     headers: Mapping[str, str] | None = None
     if isinstance(error, HTTPException):
         path = request.url.path
@@ -116,7 +116,7 @@ async def _error_response(routes: Sequence[BaseRoute], request: Request, error: 
 
 
 def _methods(routes: Sequence[BaseRoute], request: Request) -> list[str]:
-    """Return all methods of the path: several routes may have it, and a router names those of the first only."""
+    """Return all methods that the path supports. A router reports only those of the first matching route."""
     found = {"OPTIONS"}
     for route in routes:
         if route.matches(request.scope)[0] is not Match.NONE:
@@ -125,7 +125,7 @@ def _methods(routes: Sequence[BaseRoute], request: Request) -> list[str]:
 
 
 def _meant(path: str) -> str:
-    """The end of a sentence that says what to use instead: of a path that engines have, or of a wrong base URL."""
+    """Return the end of an error message that suggests a path for a mistyped or unsupported one, or an empty string."""
     if path in INSTEAD:
         return f": {INSTEAD[path]}"
     for served in (*(path for path in ENDPOINTS if path.startswith("/v1/")), "/v1/models"):

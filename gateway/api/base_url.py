@@ -1,4 +1,4 @@
-"""Answers at `/` and `/v1`, for people who open the base URL or give a client the wrong one."""
+"""Responses for `/` and `/v1`, for people who open the base URL in a browser or configure a wrong base URL."""
 
 from typing import Any
 
@@ -12,7 +12,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 @router.get("/v1")
 async def base_url() -> dict[str, Any]:
-    """Return only public information: models and keys are not named."""
+    """Return public information only. Models and keys are not listed."""
     return {
         "message": (
             "This is Warmgate, a gateway that speaks OpenAI's API. Give clients this address with /v1 as their base "

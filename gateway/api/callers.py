@@ -1,4 +1,4 @@
-"""Caller of a route that FastAPI serves: the same keys as for completions."""
+"""Authentication of callers on routes that FastAPI serves, with the same keys as for completions."""
 
 from typing import Annotated
 
@@ -22,4 +22,7 @@ async def _caller(request: Request) -> Caller | None:
 
 
 AnyCaller = Annotated[Caller | None, Depends(_caller)]
-"""None: somebody on this machine, where there are no keys. Raises as `Access.caller`."""
+"""Authenticated caller, or None for a request from this machine while no keys exist.
+
+Raises the same errors as `Access.caller`.
+"""

@@ -1,4 +1,4 @@
-"""Route ``POST /warmgate/explain``: where a request would go at this moment and why, without sending it."""
+"""Route ``POST /warmgate/explain``: show where a request would be routed now and why, without sending it."""
 
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any
@@ -39,10 +39,10 @@ _BODY = {
 
 
 class Explainer:
-    """Explainer of routing decisions, which reads a body as the proxy does and changes nothing.
+    """Explains routing decisions. It reads a request body like the proxy does and changes no state.
 
-    The answer holds nothing of the prompt. *stream_state* says how far the KV events of a worker can be trusted;
-    None: they are not followed.
+    The explanation contains no text of the prompt. *stream_state* returns how reliable a worker's KV events are, or
+    None if the worker has no event stream.
     """
 
     def __init__(
@@ -64,13 +64,13 @@ class Explainer:
     async def explain(
         self, path: str, incoming: Incoming, *, key: str | None = None, team: str | None = None
     ) -> dict[str, Any]:
-        """Return as values of JSON what would happen to *incoming* if it had been sent to *path*.
+        """Return an explanation, as JSON values, of how *incoming* would be routed if it had been sent to *path*.
 
-        *key* and *team* are those that the request is assumed to have, where a route chooses by them.
+        *key* and *team* are the key and team to assume for routing rules that depend on them.
 
         Raises:
-            ClientError: the request is wrong, as a completion would be; or there is no such path.
-            CallerGone: it ended before the body did.
+            ClientError: if the path is unknown, or the request is invalid for a completion.
+            CallerGone: if the client disconnected before it had sent the whole body.
         """
         endpoint = self._endpoint(path)
         self._bodies.check_memory()
@@ -103,7 +103,7 @@ class Explainer:
         return endpoint
 
     def _route(self, choice: RouteChoice | None) -> dict[str, Any] | None:
-        """Return why the route chose this model; None where the name stands for one model."""
+        """Return why the route selected this model, or None if the requested name belongs to a single model."""
         routes = self._models.routes
         route = None if choice is None or routes is None else routes.get(choice.route)
         if choice is None or route is None:
@@ -146,7 +146,7 @@ class Explainer:
         }
 
     def _worker(self, candidate: Candidate) -> dict[str, Any]:
-        """A worker as it stands outside of every order."""
+        """Return the state of a worker, independent of its rank among the candidates."""
         load = candidate.load
         return {
             "worker": candidate.worker,
@@ -189,5 +189,5 @@ async def explain(
 
 
 def _seconds(seconds: float) -> float:
-    """Round to the microsecond: nothing here is known better."""
+    """Round to microseconds, because predictions are not more precise."""
     return round(seconds, 6)

@@ -1,6 +1,6 @@
-"""FastAPI builds its routes when one is first asked for, and reads the source of an endpoint before its first answer.
+"""Initializes FastAPI before the first request. FastAPI builds routes and inspects endpoint sources lazily.
 
-So the first scrape held the event loop for 9 ms, the next for 1. Here all of that happens before requests come.
+Without this, the first metrics scrape blocks the event loop for 9 ms, and later scrapes for 1 ms.
 """
 
 from collections.abc import Iterable
@@ -9,12 +9,12 @@ from contextlib import suppress
 from gateway.server.asgi import App, Message
 
 NOWHERE = "/-"
-"""Path that nothing serves, so every route is tried."""
+"""Path that no route serves, so that the router tries every route."""
 OFTEN_ASKED = ("/healthz", "/readyz", "/metrics", "/v1/models")
 
 
 async def used_once(app: App, paths: Iterable[str] = ()) -> None:
-    """Ask *app* for each of *paths* and for `NOWHERE`, whatever it answers."""
+    """Request each of *paths* and `NOWHERE` from *app* once, and ignore the responses."""
     for path in (*paths, NOWHERE):
         with suppress(Exception):  # who asks next hears of it, and the log does
             await app(_question(path), _nothing_more, _forget)

@@ -1,4 +1,4 @@
-"""Calls about kept responses as requests: counted by their caller's limits, booked in the ledger, and logged."""
+"""Accounting of requests that read or cancel stored responses: limits, ledger and request log."""
 
 from collections.abc import Callable
 
@@ -10,27 +10,30 @@ from gateway.tenancy.teams.caller import Caller
 
 
 class KeptLooks:
-    """Begins and ends them. They use no tokens, so each counts as one request only."""
+    """Accounts for requests about stored responses. Each counts as one request without tokens."""
 
     def __init__(self, admission: Admission, log: CompletedRequests, *, clock: Callable[[], float]) -> None:
-        """*log* has the observers that are shown them: their times are not those of completions."""
+        """Report finished requests to *log*, which excludes metrics, because completion times do not apply to them."""
         self._admission = admission
         self._log = log
         self._clock = clock
 
     def begin(self, request_id: bytes, path: str, caller: Caller | None) -> Exchange:
-        """A call to *path*, which names no response; to be ended once."""
+        """Return a new exchange for a request to *path*, a path without the response ID.
+
+        Call `end` once for each exchange.
+        """
         exchange = Exchange(request_id=request_id, path=path, started=self._clock())
         if caller is not None:
             exchange.team, exchange.key = caller.team_name, caller.key_id
         return exchange
 
     async def reserve(self, exchange: Exchange, caller: Caller | None, model: Model | None) -> None:
-        """Reserve what the request uses of the limits of *caller*; *model* is None where it is not known.
+        """Count the request against the limits of *caller*. Pass None as *model* if the model is unknown.
 
         Raises:
-            RateLimited, QuotaSpent: a limit has no room.
-            StoreUnavailable: limits cannot be counted.
+            RateLimited, QuotaSpent: if a limit is exceeded.
+            StoreUnavailable: if limits cannot be counted.
         """
         if model is not None:
             exchange.model = exchange.model_asked = model.name
@@ -38,11 +41,11 @@ class KeptLooks:
             await self._admission.reserve_look(exchange, caller, model)
 
     def end(self, exchange: Exchange) -> None:
-        """Record the end of *exchange*, whose status and error are set."""
+        """Record the end of *exchange*, after its status and error have been set."""
         now = self._clock()
         self._admission.settle(exchange, now)
         self._log.add(exchange, now)
 
     def settle(self) -> None:
-        """Log completed requests at once."""
+        """Write buffered log lines of finished requests at once."""
         self._log.settle()

@@ -1,4 +1,4 @@
-"""Responses that workers keep: looked at, cancelled or deleted by id, wherever they are."""
+"""Access to responses that workers store: read, cancel or delete a response by ID on the right worker."""
 
 from collections.abc import Iterator
 
@@ -21,10 +21,10 @@ _RETRY_AFTER_S = 2.0
 
 
 class KeptResponses:
-    """Calls about one response, passed to the worker that keeps it.
+    """Forwards a request about a stored response to the worker that stores it.
 
-    The owner is known for responses that this gateway passed on, and from the store for others. With teams, a response
-    without a known owner is not found. Without teams, every worker is asked in turn.
+    The owner is known for responses that passed through this gateway, and read from the store for others. With teams, a
+    response without a known owner counts as not found. Without teams, every worker is tried in turn.
     """
 
     def __init__(self, models: Models, owners: ResponseOwners, guarded: GuardedModels | None = None) -> None:
@@ -33,13 +33,13 @@ class KeptResponses:
         self._guarded = guarded
 
     async def owner(self, response_id: str, caller: Caller | None) -> ResponseOwner | None:
-        """Return the owner of a response; None: not known, and there are no teams.
+        """Return the owner of a response, or None if the owner is unknown and there are no teams.
 
         Raises:
-            UnknownResponse: it belongs to another team, or its owner is not known.
-            InvalidField: it cannot be the id of a response.
-            Forbidden: the caller's key may not use its model.
-            StoreUnavailable: the owner cannot be read.
+            UnknownResponse: if the response belongs to a different team, or its owner is unknown.
+            InvalidField: if the response ID is malformed.
+            Forbidden: if the caller's key may not use the model.
+            StoreUnavailable: if the owner cannot be read.
         """
         check_response_id(response_id, "response_id")
         owner = await self._owners.look(response_id)
@@ -50,14 +50,14 @@ class KeptResponses:
         return owner
 
     def model_of(self, owner: ResponseOwner) -> Model | None:
-        """The model that made it; None if that is no more."""
+        """Return the model that created the response, or None if the model was removed."""
         return {model.name: model for model in self._models}.get(owner.model)
 
     def guards(self, response_id: str, caller: Caller | None, exchange: Exchange) -> list[Guard]:
-        """Return the guards for the response before *caller* gets it: a worker keeps it as the model made it.
+        """Return the guardrails to apply to the stored response, because a worker stores it without guardrails applied.
 
         Raises:
-            GuardrailUnavailable: a guardrail of its team is not known.
+            GuardrailUnavailable: if a guardrail of the caller's team is not configured.
         """
         if self._guarded is None or not self._guarded.looks_at(caller):
             return []
@@ -68,14 +68,17 @@ class KeptResponses:
         return [guard for guard in found if guard is not None]
 
     async def ask(self, response_id: str, call: Call, owner: ResponseOwner | None) -> tuple[Reply, AnswerName | None]:
-        """Return the answer of the worker that keeps the response of *owner*, and its renaming. The caller closes it.
+        """Return the reply of the worker that stores the response, and a renaming of its model name.
 
-        It names the model as the request did that made the response, where that is known; else as it is configured.
+        The caller closes the reply.
+
+        The reply names the model as in the request that created the response if that is known, or else by its
+        configured name.
 
         Raises:
-            UnknownResponse: no worker keeps it.
-            NoWorker: no worker that answered keeps it, but one did not answer.
-            UpstreamError: the worker that keeps it failed.
+            UnknownResponse: if no worker stores the response.
+            NoWorker: if no worker that replied stores the response, and a worker did not reply.
+            UpstreamError: if the worker that stores the response failed.
         """
         if owner is None:
             return await self._search(response_id, call)
@@ -102,27 +105,30 @@ class KeptResponses:
         raise NoWorker("The worker that may have stored the response does not answer", retry_after_s=_RETRY_AFTER_S)
 
     def _everybody(self) -> Iterator[WorkerBackend | None]:
-        """All workers, including sleeping ones, which still keep responses; None for those that are down."""
+        """Yield all workers, including sleeping ones, which keep their responses.
+
+        Yield None for a worker that is down.
+        """
         for model in list(self._models):
             for worker in list(model.fleet):
                 yield model.workers.get(worker.id) if worker.is_up else None
 
     def _only_model_of(self, worker: WorkerBackend) -> Model | None:
-        """Return the worker's only model; None if it serves several, any of which may own the response."""
+        """Return the worker's only model, or None if it serves several models, any of which may own the response."""
         served = [model for model in self._models if WorkerId(worker.id) in model.workers]
         return served[0] if len(served) == 1 else None
 
     def _worker_of(self, owner: ResponseOwner) -> WorkerBackend | None:
-        """Return the owner's worker; None if the model or the worker no longer exists."""
+        """Return the worker that stores the response, or None if the model or the worker no longer exists."""
         workers = {model.name: model.workers for model in self._models}.get(owner.model, {})
         return workers.get(owner.worker)
 
 
 async def _asked(worker: WorkerBackend, call: Call) -> Reply:
-    """The answer of *worker*, if it is one.
+    """Send the request to *worker* and return its reply.
 
     Raises:
-        UpstreamError: it failed.
+        UpstreamError: if the worker failed.
     """
     reply = await worker.send(call)
     if not is_workers_fault(reply.status):
@@ -134,7 +140,10 @@ async def _asked(worker: WorkerBackend, call: Call) -> Reply:
 
 
 def _name_in(model: Model | None, asked: str = "") -> AnswerName | None:
-    """Return the renaming of answers about a response of *model* that was requested as *asked*; empty: not known."""
+    """Return the renaming of the model in replies about a response, or None.
+
+    *asked* is the requested name, if known.
+    """
     if model is None or not model.answers_as_asked:
         return None
     return answer_name(asked or model.name, model.upstream_name, fell_back=False)

@@ -1,4 +1,7 @@
-"""`/v1/models`: what is served here, from the registry; no worker is asked, so a sick one breaks nothing."""
+"""`/v1/models`: the models that this gateway serves.
+
+No worker is queried, so a failing worker does not affect the route.
+"""
 
 from typing import Annotated, Any
 
@@ -21,7 +24,7 @@ Registry = Annotated[Models, Depends(_models)]
 
 
 def _started_at(request: Request) -> int:
-    """Start time of this gateway in whole seconds since 1970: OpenAI's clients expect a time of creation."""
+    """Return the start time of this gateway in whole seconds since 1970. OpenAI clients expect a creation time."""
     started_at: int = request.app.state.started_at
     return started_at
 
@@ -43,14 +46,14 @@ async def retrieve_model(model_id: str, models: Registry, started_at: StartedAt,
 
 
 def _ids(models: Models, caller: Caller | None) -> list[str]:
-    """Return the models that *caller* may use; the others stay hidden."""
+    """Return the names of the models that *caller* may use. Other models are hidden."""
     if caller is None:
         return models.ids()
     return [each for each in models.ids() if caller.permits.may_use(each, models.configured_name(each))]
 
 
 def _response(model_id: str, models: Models, created: int) -> dict[str, Any]:
-    """OpenAI's model object, with vLLM's ``max_model_len`` where the longest context is known."""
+    """Return OpenAI's model object, with vLLM's ``max_model_len`` if the context length is known."""
     card: dict[str, Any] = {"id": model_id, "object": "model", "created": created, "owned_by": "warmgate"}
     model = models.get(models.configured_name(model_id))
     if model is not None and model.context_tokens is not None:

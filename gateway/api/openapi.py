@@ -1,6 +1,6 @@
-"""`/openapi.json`: FastAPI's own routes and the endpoints that workers answer.
+"""`/openapi.json`: the routes that FastAPI serves, and the endpoints that workers serve.
 
-Of their bodies only that is said which the gateway itself insists on; everything else is between caller and engine.
+Bodies of worker endpoints are described only as far as the gateway validates them. The engine defines all other fields.
 """
 
 from collections.abc import Iterable
@@ -72,13 +72,13 @@ _OTHERWISE: dict[str, dict[str, Json]] = {
     "/v1/responses": {"input": _FIELDS["input"]},
     "/v1/completions": {"prompt": {"description": "Text, texts, token ids, or lists of token ids"}},
 }
-"""Fields that are different in one endpoint, or of interest in no other."""
+"""Fields that differ in one endpoint, or matter only there."""
 _VALIDATION = ("HTTPValidationError", "ValidationError")
-"""Schemas of FastAPI's own errors, which are not used here."""
+"""Schemas of FastAPI's own errors, which the gateway does not use."""
 
 
 def describe(api: FastAPI, endpoints: Iterable[Endpoint]) -> None:
-    """Let *api* also describe *endpoints*, and its errors in the shape that they have."""
+    """Add *endpoints* and the gateway's error format to the OpenAPI description of *api*."""
     proxied = {endpoint.path: {"post": _operation(endpoint)} for endpoint in endpoints}
 
     def openapi() -> Json:
@@ -91,7 +91,7 @@ def describe(api: FastAPI, endpoints: Iterable[Endpoint]) -> None:
 
 
 def complete(own: Json, proxied: dict[str, Json]) -> Json:
-    """Return the description *own* of FastAPI, with *proxied* first and with our errors."""
+    """Return FastAPI's description *own*, preceded by the endpoints *proxied* and extended by the gateway's errors."""
     for operations in own["paths"].values():
         for operation in operations.values():
             responses = operation["responses"]

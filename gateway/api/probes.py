@@ -1,4 +1,4 @@
-"""Probes for orchestrators and scrapers: liveness, readiness, metrics and version."""
+"""Routes for orchestrators and metrics scrapers: liveness, readiness, metrics and version."""
 
 from collections.abc import Callable
 from importlib.metadata import version
@@ -17,13 +17,19 @@ from gateway.workers.discovery.discovery_status import DiscoveryStatus
 from gateway.workers.kv_events.feed import Trust
 
 StreamState = Callable[[WorkerId], Trust | None]
-"""See `gateway.workers.event_subscriptions.EventSubscriptions.state`."""
+"""Function that returns how reliable a worker's KV event stream is.
+
+`gateway.workers.event_subscriptions.EventSubscriptions.state` implements it.
+"""
 ToldOfReplicas = Callable[[], dict[str, Any]]
-"""See `gateway.workers.replicas.replicas.Replicas.answer`."""
+"""Function that returns the state of other replicas for /readyz.
+
+`gateway.workers.replicas.replicas.Replicas.report` implements it.
+"""
 
 
 class StoreStatus(Protocol):
-    """State of the store of teams and keys; see `gateway.app.tenancy.Tenancy`."""
+    """State of the store of teams and keys. `gateway.app.tenancy.Tenancy` implements this interface."""
 
     @property
     def is_store_awaited(self) -> bool: ...
@@ -92,12 +98,12 @@ async def metrics(request: Request) -> Response:
 
 
 def _is_stopping(request: Request) -> bool:
-    """Return whether a stop of the server was requested; False if the server does not report it."""
+    """Return whether the server is shutting down, or False if the server does not report it."""
     stop: Stop | None = getattr(request.state, SCOPE_KEY, None)
     return stop is not None and stop.is_requested
 
 
 def _streams(model: Model, stream_state: StreamState) -> dict[str, Trust]:
-    """Return how far the KV events of each worker can be trusted."""
+    """Return how reliable the KV events of each worker are, by worker ID."""
     states = {worker: stream_state(worker) for worker in model.workers}
     return {worker: state for worker, state in states.items() if state is not None}

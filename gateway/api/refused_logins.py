@@ -1,4 +1,7 @@
-"""Requests that came with a wrong admin key or none, in the audit log: counted, so that strangers cannot fill it."""
+"""Audit log entries for requests without a valid admin key.
+
+Requests are counted and summarized, so that an attacker cannot fill the audit log.
+"""
 
 import asyncio
 import logging
@@ -18,17 +21,22 @@ _log = logging.getLogger(__name__)
 Reason = Literal["no key", "wrong key"]
 
 SHORTEST_S = 60.0
-"""Shortest interval between two entries; it doubles with each entry of an attack that goes on."""
+"""Minimum seconds between two audit log entries. The interval doubles while an attack continues."""
 LONGEST_S = 3600.0
 MAX_ADDRESSES = 8
-"""Addresses that one entry names; requests from others are only counted."""
+"""Maximum number of addresses in one audit log entry.
+
+Requests from further addresses are counted without an address.
+"""
 LOOK_S = 1.0
 
 
 class RefusedLogins:
-    """Counter that writes at most one entry per interval to *store*. *wall_clock* gives seconds since 1970.
+    """Counts rejected requests and writes at most one audit log entry per interval.
 
-    For requests from *trusted_proxies*, ``x-forwarded-for`` names the source.
+    *wall_clock* returns seconds since 1970.
+
+    For requests from *trusted_proxies*, the header ``x-forwarded-for`` determines the source address.
     """
 
     def __init__(
@@ -44,14 +52,14 @@ class RefusedLogins:
         self._addresses: dict[str, int] = {}
 
     def count_request(self, request: Request, *, has_key: bool) -> None:
-        """Count *request*, which was refused."""
+        """Count *request*, which was rejected because of a wrong or missing admin key."""
         peer = None if request.client is None else request.client.host
         forwarded = request.headers.getlist("x-forwarded-for")
         source = source_of(peer, ",".join(forwarded) if forwarded else None, self._proxies)
         self.count("wrong key" if has_key else "no key", None if source is None else str(source))
 
     def count(self, reason: Reason, address: str | None) -> None:
-        """Count a request that was refused, from *address*."""
+        """Count a rejected request from *address*."""
         if not self._reasons:
             self._since = self._wall_clock()
         self._reasons[reason] = self._reasons.get(reason, 0) + 1
@@ -60,7 +68,7 @@ class RefusedLogins:
             self._addresses[known] = self._addresses.get(known, 0) + 1
 
     async def settle(self) -> None:
-        """Write what has been counted, if the time for an entry has come."""
+        """Write an audit log entry for the counted requests, if the interval since the last entry has passed."""
         now = self._wall_clock()
         if not self._reasons or now - self._noted_at < self._interval_s:
             return
@@ -75,7 +83,7 @@ class RefusedLogins:
             _log.warning("requests with wrong admin keys were refused, and the store is unavailable: %s", entry.after)
 
     async def run(self) -> None:
-        """Settle now and then, until cancelled."""
+        """Write audit log entries when they are due, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self.settle()

@@ -1,4 +1,4 @@
-"""``/v1/responses/{id}`` and what hangs below it. Making a response is the proxy's, like every completion."""
+"""``/v1/responses/{id}`` and the routes below it. The proxy serves requests that create a response."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -35,7 +35,10 @@ _OK = 200
 @router.get("/v1/responses/{response_id}/input_items", summary="What a response answered")
 @router.post("/v1/responses/{response_id}/cancel", summary="End a response that is made in the background")
 async def kept_response(request: Request, response_id: str, caller: AnyCaller) -> Response:
-    """Return the worker's answer, to the team of the response only. Each call counts as a request."""
+    """Return the worker's reply about a stored response, only to the team that owns it.
+
+    Each call counts as a request.
+    """
     looks: KeptLooks = request.app.state.kept_looks
     request_id = header_rules.request_id_of(header_rules.fields(request.headers.raw))
     assert request_id is not None, "the gateway names every request"
@@ -95,14 +98,14 @@ async def _response(request: Request, response_id: str, caller: Caller | None, e
 
 
 class _Relayed(StreamingResponse):
-    """The events of a response that is still being made, as they come."""
+    """Streams the events of a response that a worker is still generating."""
 
     def __init__(self, reply: Reply, headers: Headers, guards: Sequence[Guard], name: AnswerName | None) -> None:
         super().__init__(_renamed(_guarded(_events(reply), guards), name), reply.status)
         self._reply = reply
         self.raw_headers += headers
         self.ended: Callable[[], None] | None = None
-        """Called when nothing more of it is passed on."""
+        """Function to call when no more events are passed on, or None."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -125,7 +128,7 @@ async def _events(reply: Reply) -> AsyncIterator[bytes]:
 
 
 async def _guarded(events: AsyncIterator[bytes], guards: Sequence[Guard]) -> AsyncIterator[bytes]:
-    """*events* as they may go on."""
+    """Yield *events* after the guardrails have checked them."""
     async for event in events:
         data = event
         for guard in guards:
@@ -145,15 +148,16 @@ async def _guarded(events: AsyncIterator[bytes], guards: Sequence[Guard]) -> Asy
 
 
 async def _renamed(events: AsyncIterator[bytes], name: AnswerName | None) -> AsyncIterator[bytes]:
-    """*events* with the model's name as the caller knows it."""
+    """Yield *events* with the model name replaced by the name that the caller used."""
     async for data in events:
         yield data if name is None else name.events(data)
 
 
 def _call(request: Request, response_id: str, request_id: bytes) -> Call:
-    """The caller's request as the worker gets it: none of these has a body.
+    """Return the request to send to the worker, which has no body.
 
-    Its path is built again: what a caller encoded in it might mean another path to a worker.
+    The path is rebuilt from the response ID, because encoded characters in it could address a different path on the
+    worker.
     """
     template: str = request.scope["route"].path
     path, query = template.format(response_id=response_id).encode("ascii"), request.scope["query_string"]

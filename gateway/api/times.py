@@ -1,13 +1,15 @@
-"""Times as answers have them."""
+"""Formats of times in responses."""
 
 from datetime import UTC, datetime
 
 
 def rfc3339(seconds: float) -> str:
-    """*seconds* since 1970 in UTC, ``2026-11-21T08:00:00Z``; to the microsecond where there is more."""
+    """Format *seconds* since 1970 as UTC time, such as ``2026-11-21T08:00:00Z``, with microseconds if they are not
+    zero.
+    """
     return datetime.fromtimestamp(seconds, UTC).isoformat().replace("+00:00", "Z")
 
 
 def to_the_millisecond(seconds: float) -> str:
-    """*seconds* since 1970 in UTC, as the ledger and the audit log have them: of one length, so that they sort."""
+    """Format *seconds* since 1970 as UTC time with milliseconds. All results have the same length and sort by time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""Route `/v1/usage`: used amounts and remaining limits of the caller's key.
+"""Route `/v1/usage`: usage and remaining limits of the caller's key.
 
-1. Sums are those of the key: the admin API has those of other keys of the team.
-2. Limits are all those that a request of the key meets, the team's as well: they are in the headers of every answer.
+1. The sums cover only the caller's key. The admin API reports the other keys of the team.
+2. The limits are all that apply to a request of the key, including those of the team, as in the response headers.
 """
 
 from collections.abc import Callable
@@ -28,12 +28,12 @@ router = APIRouter(tags=["usage"])
 
 _REQUESTS: Measure = "requests_per_minute"
 _DIGITS = 6
-"""Digits of remaining amounts: fractions of a cent, and of tokens with a lower weight."""
+"""Decimal digits of remaining amounts, for fractions of a cent and of tokens that count less."""
 
 
 @dataclass(frozen=True, slots=True)
 class SelfView:
-    """Objects that the route needs, passed in by the composition root."""
+    """Objects that the usage route needs, passed in by the composition root."""
 
     usage: UsageStore
     quota: QuotaStore
@@ -42,7 +42,7 @@ class SelfView:
     zone: tzinfo
     """Time zone of the ledger's months."""
     wall_clock: Callable[[], float]
-    """Seconds since 1970."""
+    """Function that returns the seconds since 1970."""
 
 
 class OwnSum(BaseModel):
@@ -117,7 +117,7 @@ async def read_own_usage(
 
 
 async def _limit_status(view: SelfView, caller: Caller, now: float) -> list[LimitStatus]:
-    """Return the limits of all models together, and of each configured model."""
+    """Return the status of the caller's limits for all models together and for each configured model."""
     plans = [view.plans.plan_for(caller, model.metered) for model in view.models]
     return await limit_status(view.quota, caller.team.name, plans, now)
 

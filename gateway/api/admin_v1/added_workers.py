@@ -1,6 +1,6 @@
-"""`/admin/v1/workers`: all workers with where they come from, and those that administrators add to models and remove.
+"""`/admin/v1/workers`: list all workers with their source, and add or remove workers of a model.
 
-Added workers are kept in the store, for all gateways that share it.
+Added workers are saved in the store and used by all gateways that share it.
 """
 
 from collections.abc import Iterator
@@ -30,7 +30,8 @@ from gateway.workers.added_workers import KnownWorkers, Origin, admission, check
 router = APIRouter(prefix="/admin/v1/workers", tags=["gateway"])
 
 PENDING, UNKNOWN = "pending", "unknown"
-"""States of a worker that this gateway does not have yet, and of one where no gateway runs."""
+"""States of an added worker that this gateway does not use yet, and of a worker listed by a command without a gateway.
+"""
 
 
 class ListedWorkerResponse(WorkerResponse):
@@ -110,10 +111,10 @@ async def remove(who: Who, parts: PartsOfApp, which: Annotated[Removal, Query()]
 
 
 async def _add(parts: Parts, who: AdminKey, worker: AddedWorker) -> None:
-    """Write *worker*, which is new.
+    """Save the new *worker* in the store.
 
     Raises:
-        UnknownModel, Conflict, StoreUnavailable: as `check_addition` and `TeamStore.write`.
+        UnknownModel, Conflict, StoreUnavailable: under the conditions of `check_addition` and `TeamStore.write`.
     """
     directory = await parts.entities.look()
     check_addition(_known(parts), directory.workers, worker)
@@ -122,7 +123,7 @@ async def _add(parts: Parts, who: AdminKey, worker: AddedWorker) -> None:
 
 
 def _shown(worker: AddedWorker) -> Json:
-    """Return *worker* as the audit log shows it."""
+    """Return *worker* in the form in which the audit log shows it."""
     return {"model": worker.model, "url": worker.url}
 
 
@@ -132,7 +133,7 @@ def _known(parts: Parts) -> KnownWorkers:
 
 
 def _worker_responses(parts: Parts) -> list[Json]:
-    """Workers in use in the order of the settings, then added workers that are not in use."""
+    """Return the workers in use in configured order, followed by added workers that are not in use."""
     known, added = _known(parts), parts.entities.directory.workers
     origins = known.origins()
     shown = [
@@ -163,7 +164,7 @@ def _in_use(parts: Parts, known: KnownWorkers) -> Iterator[Json]:
 
 
 def _response(model: str, worker_id: str, url: str, *, state: str, source: Origin, reason: str | None = None) -> Json:
-    """Return the answer for a worker whose state is not known here."""
+    """Return the response for a worker whose health is not known to this gateway."""
     return {
         "model": model,
         "worker": worker_id,

@@ -1,4 +1,4 @@
-"""Answers of requests with an `Idempotency-Key` that concern this gateway alone, which needs no store for them."""
+"""Responses to requests with an `Idempotency-Key` that affect only this gateway, kept in memory."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from gateway.api.admin_v1.repetition import REPLAYED
 from gateway.protocol.errors import Conflict
 
 MAX_BYTES = 1024 * 1024
-"""Size of all answers that are kept; the oldest ones are dropped first."""
+"""Maximum total size of the kept responses in bytes. The oldest ones are dropped first."""
 
 
 class _Answer:
@@ -25,7 +25,7 @@ class _Answer:
 
 
 class Answers:
-    """Answers of the last `LIFETIME_S`, as far as they fit. *wall_clock* gives seconds since 1970."""
+    """Responses of the last `LIFETIME_S` seconds, up to the size limit. *wall_clock* returns seconds since 1970."""
 
     def __init__(self, *, wall_clock: Callable[[], float], max_bytes: int = MAX_BYTES) -> None:
         self._wall_clock = wall_clock
@@ -34,10 +34,12 @@ class Answers:
         self._bytes = 0
 
     async def once(self, claim: Claim | None, act: Callable[[], Awaitable[Response]]) -> Response:
-        """Return what *act* answers, or what it answered when *claim* came first. What fails may be tried again.
+        """Return the response of *act*, or its earlier response if *claim* is repeated.
+
+        A failed request may be repeated.
 
         Raises:
-            Conflict: the header was used for another request, or the first one is still being carried out.
+            Conflict: if the header was used for a different request, or the first request is still in progress.
         """
         if claim is None:
             return await act()

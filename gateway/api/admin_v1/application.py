@@ -1,4 +1,4 @@
-"""`/admin/v1` as a separate ASGI application: with the gateway, on its own port, or inside a command."""
+"""`/admin/v1` as an ASGI application of its own, which runs in the gateway, on a separate port, or inside a command."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.metadata import version
@@ -22,7 +22,7 @@ from gateway.tenancy.teams.team_store import TeamStore
 from gateway.workers.added_workers import KnownWorkers
 
 PREFIX = "/admin/v1"
-"""Prefix of all its paths. The application expects complete paths: it is not mounted below the prefix."""
+"""Path prefix of the admin API. The application expects full paths and is not mounted below the prefix."""
 
 
 def admin_api(
@@ -40,12 +40,12 @@ def admin_api(
     guardrails: Callable[[], Collection[str]] = frozenset,
     known_workers: Callable[[], KnownWorkers] | None = None,
 ) -> FastAPI:
-    """Return the application. It has no lifespan: the caller closes its parts.
+    """Return the admin application. It has no lifespan, and the caller closes the objects passed to it.
 
-    *admin_keys* may use it. *digester* makes digests of new secrets. *time_zone* is that of the ledger's days. Without
-    a *gateway* there are no routes for draining, models and reloading. *refused_logins* counts requests without an
-    admin key; None: they are not counted. *guardrails* are the names that teams may use. *known_workers* are those
-    beside which others may be added; None: there are no routes for workers.
+    *admin_keys* grant access. *digester* returns the digester for new secrets. *time_zone* determines the days of the
+    ledger. Without *gateway* there are no routes for draining, models and reloading. *refused_logins* counts requests
+    without a valid admin key; they are not counted if it is None. *guardrails* returns the names that teams may use.
+    *known_workers* returns the listed and discovered workers; without it there are no routes for workers.
     """
     api = FastAPI(
         title="Warmgate administration",

@@ -1,6 +1,7 @@
-"""The bodies of requests: the words and rules of the settings, where teams and keys can be declared as well.
+"""Request bodies of the admin API. Field names and rules match the settings, which can also declare teams and keys.
 
-Numbers have upper bounds here, far beyond any use: stores keep them in 64 bits, money in billionths of a dollar.
+Numbers have upper bounds far beyond practical values, because stores keep 64-bit integers, and money in billionths of a
+dollar.
 """
 
 from datetime import datetime
@@ -24,17 +25,17 @@ from gateway.tenancy.quota.budgets import BudgetMeasure
 from gateway.tenancy.teams.limits import Limits
 
 MOST_UNITS = 10**15
-"""Largest limit of tokens or requests; exact as a double."""
+"""Maximum limit in tokens or requests. A double represents it exactly."""
 MOST_USD = 10**9
-"""Largest limit of dollars; in billionths it is 10**18, below 2**63."""
+"""Maximum limit in US dollars. In billionths of a dollar it is 10**18, which is below 2**63."""
 LIGHTEST, HEAVIEST = 0.001, 1000
-"""Weights: a share of a fleet beside other shares."""
+"""Minimum and maximum weight of a team or key."""
 MOST_NAMES = 1000
 MOST_SECONDS = 10**6
-"""Longest wait that can be set."""
+"""Maximum duration in a request body, in seconds."""
 LONGEST_GRACE_S = 30 * 86400
 LONGEST_MODEL, LONGEST_URL, LONGEST_ID = 300, 1000, 200
-"""Characters of an added worker's URL."""
+"""Maximum number of characters of a model name, a worker URL and an ID."""
 
 Amount = Annotated[int, Field(ge=1, le=MOST_UNITS)]
 Usd = Annotated[float, Field(gt=0, le=MOST_USD)]
@@ -51,11 +52,11 @@ def _check_expiry(value: datetime) -> datetime:
 
 
 class RequestBody(Group):
-    """Body that rejects unknown fields and converts nothing: ``"5"`` is not a number."""
+    """Request body that rejects unknown fields and converts no types. For example, ``"5"`` is not a number."""
 
 
 class LimitsBody(RequestBody):
-    """null: no limit."""
+    """Limits of a team or key. A field with the value null sets no limit."""
 
     requests_per_minute: Amount | None = Field(default=None, description="requests")
     input_tokens_per_minute: Amount | None = Field(default=None, description="prompt tokens, cached ones weigh less")
@@ -78,13 +79,13 @@ ModelLimits = Annotated[dict[ModelName, LimitsBody], Field(max_length=MOST_NAMES
 
 
 def limits_by_model(bodies: dict[str, LimitsBody]) -> dict[str, Limits]:
-    """Return the limits, without models that have none."""
+    """Return the limits by model, without models that have no limits."""
     by_model = {model: body.limits() for model, body in bodies.items()}
     return {model: limits for model, limits in by_model.items() if limits != Limits()}
 
 
 class TeamState(RequestBody):
-    """Fields of a team without its name."""
+    """Fields of a team except its name."""
 
     weight: Weight = Field(default=1.0, description="share of a saturated fleet, relative to other teams")
     priority: PriorityName = Field(
@@ -117,7 +118,7 @@ class TeamPut(TeamState):
 
 
 class KeyState(RequestBody):
-    """Fields of a key without its id and team. null: as the team has it."""
+    """Fields of a key except its ID and team. A field with the value null takes the value of the team."""
 
     project: EntityName | None = Field(default=None, description="tag for reporting its usage separately")
     models: Names | None = Field(default=None, description="allowed models, within those of the team")
@@ -185,11 +186,11 @@ class DrainBody(WorkerBody):
 
 
 OPERATOR_FIELDS = frozenset({"limits", "model_limits", "blocked", "weight", "priority"})
-"""Fields of teams and keys that an operator may change; the others need an owner."""
+"""Fields of teams and keys that an operator may change. All other fields require an owner."""
 
 
 def written(body: RequestBody) -> dict[str, Any]:
-    """Return the fields of *body* as JSON, without defaults."""
+    """Return the fields of *body* that differ from their defaults, as JSON values."""
     return body.model_dump(mode="json", exclude_defaults=True)
 
 

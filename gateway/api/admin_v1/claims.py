@@ -1,4 +1,4 @@
-"""Claims of requests with an `Idempotency-Key`, so that a repetition is not done twice."""
+"""Claims that record requests with an `Idempotency-Key`, so that a repeated request has no second effect."""
 
 import hashlib
 import re
@@ -11,59 +11,60 @@ from gateway.api.admin_v1.bodies import RequestBody
 from gateway.protocol.errors import InvalidField
 
 LIFETIME_S = 86400
-"""Time in which a repetition is recognized."""
+"""Seconds during which a repeated request is recognized."""
 
 HEADER = "idempotency-key"
 
 IdempotencyKey = Annotated[str | None, Header(alias=HEADER)]
-"""The header of a request, for its route."""
+"""Type of the idempotency-key parameter of a route."""
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """*id* is the header's, of one admin key and one route; it holds nothing of either in clear."""
+    """Record of a request with an idempotency key. The *id* is a digest of the header, the admin key and the route."""
 
     id: str
     body: str
-    """A digest of what was asked, whichever way it was spelt."""
+    """Digest of the request body, independent of its JSON formatting."""
     made: str
-    """Name of the team, or id of the key, that the first request made or was to make. Behind a space may stand the
-    seed of the secret that goes with it, and behind another one the state that a change began from.
+    """Name of the team or ID of the key that the first request creates or changes.
+
+    Up to two values may follow, separated by spaces: the seed of the new secret, and the state before the change.
     """
 
 
 class Claims(Protocol):
-    """Claims are kept for `LIFETIME_S`, for all gateways that share the store."""
+    """Storage of claims for `LIFETIME_S` seconds, shared by all gateways with the same store."""
 
     async def find(self, claim_id: str) -> Claim | None:
-        """The claim of that id, if there is one.
+        """Return the claim with the ID *claim_id*, or None if it does not exist.
 
         Raises:
-            StoreUnavailable: the claims cannot be read.
+            StoreUnavailable: if the claims cannot be read.
         """
         ...
 
     async def take(self, claim: Claim) -> Claim:
-        """*claim*, which is kept from then on; or, if its id was there, the one that is kept already. Atomic.
+        """Save *claim* and return it, or return the claim saved earlier with the same ID. Atomic.
 
         Raises:
-            StoreUnavailable: it may have been taken or not.
+            StoreUnavailable: if the store did not reply. The claim may still have been saved.
         """
         ...
 
     async def release(self, claim_id: str) -> None:
-        """Forget it, if it is there.
+        """Delete the claim with the ID *claim_id* if it exists.
 
         Raises:
-            StoreUnavailable: it may have been forgotten or not.
+            StoreUnavailable: if the store did not reply. The claim may still have been deleted.
         """
         ...
 
 
 def claim_of(key: str | None, *, admin: str, route: str, body: RequestBody, makes: str) -> Claim | None:
-    """Return the claim of a request of *admin* with the header *key*; None without the header.
+    """Return the claim for a request of *admin* with the idempotency key *key*, or None if *key* is None.
 
     Raises:
-        InvalidField: it is no such header.
+        InvalidField: if the header is malformed.
     """
     if key is None:
         return None

@@ -1,4 +1,4 @@
-"""`/admin/v1/openapi.json`: the routes with their bodies, which they read themselves, their errors and their keys."""
+"""`/admin/v1/openapi.json`: completes FastAPI's description of the routes with their bodies, errors and security."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ _SECURITY = {
 
 
 def describe(api: FastAPI) -> None:
-    """Let *api* describe itself."""
+    """Make *api* serve its complete OpenAPI description."""
 
     def openapi() -> dict[str, Any]:
         if api.openapi_schema is None:

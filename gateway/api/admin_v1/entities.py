@@ -1,4 +1,4 @@
-"""Teams and keys as the store has them at this very moment, with those that are declared in the settings."""
+"""Teams and keys, read from the store for every request and combined with those declared in the settings."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -13,11 +13,11 @@ from gateway.tenancy.teams.team_store import Change, TeamStore
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""Attempts at a change while others change the same."""
+"""Maximum attempts at a change while other requests change the same object."""
 
 
 class Entities:
-    """Reads go to the store, so that what one gateway answered, the next one knows; writes are known here at once."""
+    """Reads teams and keys from the store, so that all gateways return the same state, and writes changes."""
 
     def __init__(self, store: TeamStore, directory: Directory) -> None:
         self._store = store
@@ -25,14 +25,14 @@ class Entities:
 
     @property
     def directory(self) -> Directory:
-        """The directory as it was last read."""
+        """Directory of teams and keys as of the last read."""
         return self._directory
 
     async def look(self) -> Directory:
-        """All of them. O(teams + keys).
+        """Read all teams and keys from the store and return them. O(teams + keys).
 
         Raises:
-            StoreUnavailable: it cannot be reached.
+            StoreUnavailable: if the store cannot be reached.
         """
         snapshot = await self._store.load()
         if snapshot.revision != self._directory.revision:
@@ -40,12 +40,12 @@ class Entities:
         return self._directory
 
     async def team(self, name: str, *, to_change: bool = False) -> Team:
-        """The team *name*; *to_change*: only if it can be.
+        """Return the team *name*. If *to_change* is true, require that the team can be changed.
 
         Raises:
-            UnknownEntity: it does not exist.
-            Conflict: it is declared in the settings.
-            StoreUnavailable: the store cannot be read.
+            UnknownEntity: if the team does not exist.
+            Conflict: if the team is to be changed but is declared in the settings.
+            StoreUnavailable: if the store cannot be read.
         """
         directory = await self.look()
         team = directory.teams.get(name)
@@ -56,10 +56,10 @@ class Entities:
         return team
 
     async def key(self, key_id: str, *, to_change: bool = False) -> Key:
-        """The key *key_id*; *to_change*: only if it can be.
+        """Return the key *key_id*. If *to_change* is true, require that the key can be changed.
 
         Raises:
-            As `team`.
+            UnknownEntity, Conflict, StoreUnavailable: under the conditions of `team`.
         """
         directory = await self.look()
         key = directory.keys.get(key_id)
@@ -70,19 +70,19 @@ class Entities:
         return key
 
     async def write(self, change: Change, audit: AuditEntry) -> None:
-        """Carry out *change*, and log it.
+        """Write *change* and its audit log entry to the store.
 
         Raises:
-            Conflict, UnknownEntity, StoreUnavailable: as `TeamStore.write`.
+            Conflict, UnknownEntity, StoreUnavailable: under the conditions of `TeamStore.write`.
         """
         self._directory.apply(await self._store.write(change, audit))
 
 
 async def retried(change: Callable[[], Awaitable[T]]) -> T:
-    """Return the result of *change*, which reads, decides and writes; it is repeated after a concurrent change.
+    """Run *change*, which reads, decides and writes, and return its result. Retry it after a concurrent change.
 
     Raises:
-        Conflict: somebody was, `ATTEMPTS` times.
+        Conflict: if other requests interfered with all `ATTEMPTS` attempts.
     """
     for _ in range(ATTEMPTS - 1):
         try:
@@ -95,11 +95,11 @@ async def retried(change: Callable[[], Awaitable[T]]) -> T:
 
 
 class DeclaredElsewhere(Conflict):
-    """The object is defined in the configuration, and can be changed only there."""
+    """The object is declared in the configuration and can be changed only there."""
 
 
 class Overtaken(Conflict):
-    """Another request has changed it in between, and to try again would not help."""
+    """Another request changed the object in the meantime, and retrying would not help."""
 
 
 def unknown_team(name: str, *, param: str | None = None) -> UnknownEntity:

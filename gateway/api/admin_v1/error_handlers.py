@@ -1,4 +1,4 @@
-"""Error handlers; every answer has OpenAI's error shape."""
+"""Error handlers of the admin API. Every error response has the shape of OpenAI's errors."""
 
 from collections.abc import Iterable
 
@@ -14,7 +14,10 @@ from gateway.proxy.incoming import CallerGone
 
 
 def answer_errors(api: FastAPI, routes: Iterable[BaseRoute]) -> None:
-    """Make *api*, which has *routes*, answer every error in the form of `GatewayError.to_body`."""
+    """Make *api* answer every error in the form of `GatewayError.to_body`.
+
+    *routes* are the routes of the application.
+    """
     api.state.routes = tuple(routes)
     api.add_exception_handler(GatewayError, _error_response)
     api.add_exception_handler(RequestValidationError, _error_response)
@@ -45,13 +48,13 @@ def _known(request: Request, error: Exception) -> GatewayError:
 
 
 def _allowed(request: Request) -> list[str]:
-    """Return all methods of the path: Starlette names those of the first route only."""
+    """Return all methods that the path supports. Starlette reports only those of the first matching route."""
     routes = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
 
 
 def _parameters(request: Request) -> Iterable[str]:
-    """Names that the query of the route could have had."""
+    """Yield the names of the query parameters that the route accepts."""
     route = request.scope.get("route")
     described = request.app.openapi()["paths"] if isinstance(route, APIRoute) else {}
     operation = described.get(getattr(route, "path", ""), {}).get(request.method.lower(), {})

@@ -1,4 +1,4 @@
-"""Entity tags of teams and keys: a change can require that nothing else has changed since it was read."""
+"""Entity tags of teams and keys, for changes that must apply only to the state that the caller has read."""
 
 import hashlib
 from typing import Annotated
@@ -16,20 +16,20 @@ IfMatch = Annotated[
 
 
 def etag_of(entity: Team | Key) -> str:
-    """Return the strong tag of *entity*: another one after each change, a rotation too."""
+    """Return the strong ETag of *entity*. It differs after every change, including a rotation of the secret."""
     return f'"{hashlib.sha256(msgspec.json.encode(entity)).hexdigest()[:32]}"'
 
 
 def tagged(entity: Team | Key) -> dict[str, str]:
-    """Return the header of an answer that shows *entity*."""
+    """Return the ETag header for a response that shows *entity*."""
     return {"etag": etag_of(entity)}
 
 
 def check_match(if_match: str | None, entity: Team | Key | None) -> None:
-    """Check that *entity* is one of those that *if_match* names; None: any will do.
+    """Check that *entity* matches one of the ETags in *if_match*. Anything matches if *if_match* is None.
 
     Raises:
-        PreconditionFailed: the tag is another one, or the entity does not exist.
+        PreconditionFailed: if no ETag matches, or the entity does not exist.
     """
     if if_match is None:
         return

@@ -1,4 +1,4 @@
-"""Faults of a body or a query, in sentences that name the field and never repeat its value."""
+"""Error messages for invalid bodies and queries. They name the invalid field and never repeat its value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _NO_STEPS = frozenset({"body", "query", "path"})
 
 
 def fault_of(errors: Sequence[Mapping[str, Any]], names: Iterable[str]) -> ClientError:
-    """Return the error for pydantic's *errors*, at least one; *names* are the fields to suggest."""
+    """Return the error for pydantic's *errors*, which are not empty. *names* are valid field names for suggestions."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return MalformedBody("The body is not JSON")
@@ -25,7 +25,7 @@ def fault_of(errors: Sequence[Mapping[str, Any]], names: Iterable[str]) -> Clien
 
 
 def _place(location: Sequence[str | int]) -> Place:
-    """*location* without what is said of types, such as ``[key]`` behind a name that is itself at fault."""
+    """Return *location* without the parts that pydantic adds for types, such as ``[key]`` after an invalid name."""
     steps = tuple(step for step in location if step != "[key]")
     return steps[1:] if steps and steps[0] in _NO_STEPS else steps
 

@@ -1,4 +1,4 @@
-"""Bodies of requests: read within bounds, only as JSON, and not before it is known who sends them."""
+"""Reads JSON request bodies within size limits, after the caller has been authenticated."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,17 +21,17 @@ BodyT = TypeVar("BodyT", bound=RequestBody)
 Json = dict[str, Any]
 
 MOST_BYTES = 256 * 1024
-"""Longest body; the largest ones list models."""
+"""Maximum body size in bytes. The longest bodies contain lists of models."""
 MAX_VALUES = 5_000
-"""Most values of a body. Pydantic makes an object for each wrong value, a few microseconds each."""
+"""Maximum number of values in a body. Pydantic takes a few microseconds for each invalid value."""
 
 
 def body(kind: type[BodyT]) -> Callable[[Request], Awaitable[BodyT]]:
-    """A dependency: the request's body as a *kind*. To be declared behind the one that says who asks.
+    """Return a dependency that parses the request body as a *kind*. List it after the dependency that authenticates.
 
     Raises:
-        InvalidField, MalformedBody, UnsupportedMedia, BodyTooLarge: it is not as it should be.
-        CallerGone: it ended before the body did.
+        InvalidField, MalformedBody, UnsupportedMedia, BodyTooLarge: if the body is invalid.
+        CallerGone: if the client disconnected before it had sent the whole body.
     """
 
     async def read(request: Request) -> BodyT:
@@ -41,9 +41,11 @@ def body(kind: type[BodyT]) -> Callable[[Request], Awaitable[BodyT]]:
 
 
 async def raw_body(request: Request) -> bytes:
-    """The request's body, whose type must be said to be JSON: a web page cannot send that unasked.
+    """Return the request body, which requires a JSON content type.
 
-    An empty one, of which nothing is said, is the empty object.
+    Web pages cannot send that type without a CORS preflight.
+
+    An empty body without a content type counts as an empty object.
     """
     incoming = Incoming(request.scope, request.receive)
     raw = await receive_body(incoming, JSON, max_bytes=MOST_BYTES, method=request.method, setting=None)
@@ -59,10 +61,10 @@ async def raw_body(request: Request) -> bytes:
 
 
 def patch_body(kind: type[RequestBody]) -> Callable[[Request], Awaitable[Json]]:
-    """A dependency: the request's body, a JSON merge patch of a *kind*. Its values are looked at when it is merged.
+    """Return a dependency that reads a JSON merge patch for a *kind*. Values are validated only after merging.
 
     Raises:
-        As `body`.
+        InvalidField, MalformedBody, UnsupportedMedia, BodyTooLarge: under the conditions of `body`.
     """
 
     async def read(request: Request) -> Json:
@@ -81,10 +83,10 @@ def patch_body(kind: type[RequestBody]) -> Callable[[Request], Awaitable[Json]]:
 
 
 def patched(kind: type[BodyT], state: Json, patch: Json) -> BodyT:
-    """*state* as *patch* changes it, as a *kind*.
+    """Apply the merge patch *patch* to *state* and return the result as a *kind*.
 
     Raises:
-        InvalidField: it would be none.
+        InvalidField: if the result is not valid.
     """
     try:
         raw = msgspec.json.encode(merged(state, patch))
@@ -94,10 +96,10 @@ def patched(kind: type[BodyT], state: Json, patch: Json) -> BodyT:
 
 
 def parsed(kind: type[BodyT], raw: bytes) -> BodyT:
-    """*raw* as a *kind*.
+    """Parse the JSON text *raw* as a *kind*.
 
     Raises:
-        InvalidField, MalformedBody: it cannot be read as one.
+        InvalidField, MalformedBody: if the text cannot be parsed.
     """
     try:
         return kind.model_validate_json(raw)
@@ -107,13 +109,13 @@ def parsed(kind: type[BodyT], raw: bytes) -> BodyT:
 
 
 def takes(kind: type[RequestBody], *, required: bool = True, media: str = "application/json") -> Json:
-    """Return the description of a route's body, for `openapi_extra`."""
+    """Return the OpenAPI description of a route's body, for `openapi_extra`."""
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
     return {"requestBody": {"required": required, "content": {media: {"schema": schema}}}}
 
 
 def _names(kind: type[BaseModel]) -> Iterator[str]:
-    """Yield the names of the fields of *kind*, and of the limits in it."""
+    """Yield the field names of *kind* and of the limits in it."""
     for name, field in kind.model_fields.items():
         yield name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

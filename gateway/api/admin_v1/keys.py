@@ -1,4 +1,4 @@
-"""`/admin/v1/keys`."""
+"""`/admin/v1/keys`: create, list, change, rotate and delete keys."""
 
 import hashlib
 import secrets
@@ -26,10 +26,10 @@ from gateway.tenancy.teams.secret import new_secret
 from gateway.tenancy.teams.team_store import DeleteKey, PutKey
 
 ID_BYTES = 6
-"""Random bytes of a generated id: 48 bits; if the id exists, the request is answered 409."""
+"""Number of random bytes in a generated key ID. If the ID already exists, the request gets status 409."""
 
 NO_STORE = {"cache-control": "no-store"}
-"""Headers of answers that hold a secret."""
+"""Headers of responses that contain a secret."""
 
 router = APIRouter(prefix="/admin/v1/keys", tags=["keys"])
 
@@ -192,12 +192,12 @@ async def delete_key(key_id: str, who: Who, parts: PartsOfApp, if_match: IfMatch
 async def _secret_to_come(
     parts: Parts, who: AdminKey, key: Key, how: RotationBody, header: str | None
 ) -> tuple[str, str | None]:
-    """Return the secret that a rotation of *key* gives it, and the state that it begins from; None: from any.
+    """Return the new secret for a rotation of *key*, and the fingerprint that the key must have before the rotation.
 
-    Of a repeated request both are those of the first one.
+    The fingerprint is None if any state is acceptable. A repeated request gets both values of the first request.
 
     Raises:
-        Conflict, InvalidField, StoreUnavailable: as `claim_of` and `kept_claim`.
+        Conflict, InvalidField, StoreUnavailable: under the conditions of `claim_of` and `kept_claim`.
     """
     seed = f"{key.id} {new_seed()} {_fingerprint(key)}"
     claim = claim_of(header, admin=who.id, route=f"keys/{key.id}/rotate", body=how, makes=seed)
@@ -208,16 +208,16 @@ async def _secret_to_come(
 
 
 def _fingerprint(key: Key) -> str:
-    """Return text that is another one after a rotation of *key*."""
+    """Return a fingerprint of *key* that changes with each rotation."""
     return hashlib.sha256(key.digest.encode()).hexdigest()[:16]
 
 
 async def _make(parts: Parts, who: AdminKey, key: Key) -> None:
-    """Write *key*, which is new.
+    """Save the new *key* in the store.
 
     Raises:
-        UnknownEntity: there is no such team.
-        Conflict: there is such a key.
+        UnknownEntity: if the team does not exist.
+        Conflict: if the key already exists.
     """
     parts.check_models(key)
     directory = await parts.entities.look()
@@ -241,7 +241,7 @@ async def _replace(parts: Parts, who: AdminKey, action: Action, key: Key, former
 
 
 def _headers(key: Key, *, repeats: bool) -> dict[str, str]:
-    """Return the answer that shows *key* with its secret."""
+    """Return the headers of a response that contains the secret of a key."""
     return NO_STORE | tagged(key) | (REPLAYED if repeats else {})
 
 
@@ -251,6 +251,6 @@ def _response(parts: Parts, key: Key) -> Json:
 
 
 def _shown(parts: Parts, key: Key) -> Json:
-    """Return the key as the audit log shows it."""
+    """Return the key in the form in which the audit log shows it."""
     each = _response(parts, key)
     return {name: each[name] for name in each if name not in ("object", "declared", "expired")}

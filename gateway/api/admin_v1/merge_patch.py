@@ -1,10 +1,12 @@
-"""JSON merge patches, RFC 7396: what a patch names is replaced, null takes away, all else stays."""
+"""JSON merge patches (RFC 7396): null removes a field, any other value replaces it, and all other fields stay
+unchanged.
+"""
 
 from typing import Any
 
 
 def merged(target: Any, patch: Any) -> Any:
-    """*target* as *patch* changes it; neither is changed itself. Values as JSON has them."""
+    """Return the JSON value *target* with the merge patch *patch* applied. Neither argument is modified."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}

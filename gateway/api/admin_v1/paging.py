@@ -1,4 +1,4 @@
-"""Lists in pages: how much is wanted, behind what, and where the next page begins."""
+"""Pagination of lists: page size, cursor and link to the next page."""
 
 from bisect import bisect_right
 from collections.abc import Awaitable, Mapping, Sequence
@@ -18,13 +18,13 @@ After = Annotated[str, Field(min_length=1, max_length=LONGEST_CURSOR)]
 
 
 class Query(BaseModel):
-    """Query that rejects unknown parameters: a misspelled filter must not return everything."""
+    """Query that rejects unknown parameters, so that a misspelled filter does not return everything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Listed(BaseModel, Generic[T]):
-    """The form of the answer, for its description."""
+    """Shape of a list response, for the OpenAPI description."""
 
     object: Literal["list"]
     data: list[T]
@@ -40,15 +40,15 @@ class PageQuery(Query):
 
 
 def listing(data: Sequence[Any], after: str | None) -> dict[str, Any]:
-    """The answer of a page; *after* is where the next one begins, None at the end."""
+    """Return the response for a page. *after* is the cursor of the next page, or None for the last page."""
     return {"object": "list", "data": data, "has_more": after is not None, "next": after}
 
 
 async def of_cursor(page: Awaitable[T]) -> T:
-    """*page*, asked for with an `after` that is a cursor.
+    """Await *page*, which was requested with a cursor in `after`, and return it.
 
     Raises:
-        InvalidField: it is not a cursor.
+        InvalidField: if the cursor is invalid.
     """
     try:
         return await page
@@ -57,9 +57,9 @@ async def of_cursor(page: Awaitable[T]) -> T:
 
 
 def page_of(items: Mapping[str, T], page: PageQuery) -> tuple[list[T], str | None]:
-    """The *page* of *items*, which are in the order of their names, and where the next one begins.
+    """Return a page of *items*, which are sorted by name, and the cursor of the next page.
 
-    What exists throughout is listed exactly once, whatever changes between two pages. O(n).
+    An item that exists throughout is listed exactly once, even if other items change between two pages. O(n).
     """
     names = list(items)
     start = 0 if page.after is None else bisect_right(names, page.after)

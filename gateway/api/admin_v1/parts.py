@@ -1,4 +1,4 @@
-"""Objects that the routes of the admin API need, passed in by the composition root."""
+"""Objects that the routes of the admin API use, passed in by the composition root."""
 
 import logging
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -49,13 +49,13 @@ class ConfiguredModel:
 
 @dataclass(frozen=True, slots=True)
 class AdminGateway:
-    """The gateway that the API belongs to."""
+    """Functions and state of the gateway in which the admin API runs."""
 
     models: Models
     configured: Callable[[], Sequence[ConfiguredModel]]
-    """Models in the current settings."""
+    """Function that returns the models in the current settings."""
     reload: Callable[[], Awaitable[Reloaded]] | None = None
-    """Reads the configuration again; None: there is no file."""
+    """Function that reloads the configuration, or None if there is no configuration to reload."""
     draining: Draining = field(kw_only=True)
     budgets: Budgets | None = field(kw_only=True, default=None)
     """Budgets of teams and keys."""
@@ -68,24 +68,25 @@ class Parts:
     usage: UsageStore
     claims: Claims
     answers: Answers
-    """Answers to repeated requests that concern this gateway alone."""
+    """Responses to repeated requests that affect only this gateway."""
     digester: Callable[[], Awaitable[Digester]]
-    """Digester with the pepper of the settings, or with the store's own."""
+    """Function that returns a digester with the pepper of the settings or of the store."""
     wall_clock: Callable[[], float]
-    """Seconds since 1970."""
+    """Function that returns the seconds since 1970."""
     zone: ZoneInfo
     """Time zone of the ledger's days and months."""
     gateway: AdminGateway | None
     guardrails: Callable[[], Collection[str]]
-    """Names of those that are configured at this moment."""
+    """Function that returns the names of the configured guardrails."""
     known_workers: Callable[[], KnownWorkers] | None
-    """Workers that are listed and found at this moment; None: not known, so none can be added."""
+    """Function that returns the listed and discovered workers, or None if workers cannot be added."""
 
     def check_guardrails(self, team: Team, former: Team | None = None) -> None:
-        """Check that guardrails which are new in *team* are configured: requests of the team would be refused.
+        """Check that guardrails added to *team* are configured, because requests of the team would otherwise be
+        rejected.
 
         Raises:
-            InvalidField: one is not.
+            InvalidField: if a guardrail is not configured.
         """
         unknown = set(team.guardrails) - set(() if former is None else former.guardrails) - set(self.guardrails())
         if unknown:
@@ -93,10 +94,10 @@ class Parts:
             raise InvalidField(text, param="guardrails")
 
     def check_models(self, entity: Team | Key, former: Team | Key | None = None) -> None:
-        """Check that new limits in *entity* are of configured models: others would have no effect.
+        """Check that limits added to *entity* are for configured models, because other limits have no effect.
 
         Raises:
-            InvalidField: one of the models is not configured.
+            InvalidField: if a model is not configured.
         """
         limited = entity.model_limits.keys() - (() if former is None else former.model_limits.keys())
         if self.gateway is not None and not limited <= {model.name for model in self.gateway.models}:
@@ -114,7 +115,7 @@ class Parts:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> AuditEntry:
-        """Return the audit log's entry for a change at this moment."""
+        """Return an audit log entry for a change made now."""
         return AuditEntry(
             time=to_the_millisecond(self.wall_clock()),
             who=who.id,
@@ -128,7 +129,7 @@ class Parts:
         )
 
     async def note(self, audit: AuditEntry) -> None:
-        """Log what is done already. It was right to do it, also while the store is away; then our own log has it."""
+        """Write an audit log entry for a completed change, or log it locally if the store is unavailable."""
         try:
             await self.store.note(audit)
         except StoreUnavailable:

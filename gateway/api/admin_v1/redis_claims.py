@@ -1,4 +1,4 @@
-"""Claims in Redis or Valkey, which forgets them by itself."""
+"""Claims in Redis or Valkey, which deletes expired claims automatically."""
 
 import msgspec
 
@@ -6,11 +6,11 @@ from gateway.api.admin_v1.claims import LIFETIME_S, Claim
 from gateway.storage.redis_link import RedisLink
 
 _PREFIX = "warmgate:{directory}:claim:"
-"""One slot of a cluster with teams and keys; a claim is made in it alone, so that does not matter."""
+"""Prefix of the Redis key of a claim. Its hash tag puts claims in the same cluster slot as teams and keys."""
 
 
 class RedisClaims:
-    """`Claims`, each a value with a time to live. One or two round trips."""
+    """Implementation of `Claims` with one expiring Redis value per claim. A call takes one or two round trips."""
 
     def __init__(self, link: RedisLink) -> None:
         self._link = link

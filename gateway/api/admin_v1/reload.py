@@ -1,4 +1,4 @@
-"""`/admin/v1/reload`: read the configuration of this gateway again."""
+"""`/admin/v1/reload`: reload the configuration of this gateway."""
 
 from typing import Literal
 

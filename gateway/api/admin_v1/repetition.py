@@ -1,4 +1,4 @@
-"""Making or changing something once, however often the request is repeated with the same `Idempotency-Key`."""
+"""Ensures that a request repeated with the same `Idempotency-Key` has only one effect."""
 
 import base64
 import hashlib
@@ -12,15 +12,15 @@ from gateway.protocol.errors import Conflict
 
 SEED_BYTES = 24
 REPLAYED = {"idempotent-replayed": "true"}
-"""Header of an answer to a repeated request."""
+"""Header of the response to a repeated request."""
 
 
 class MadeOnce(NamedTuple):
     name: str
     repeats: bool
-    """Whether the request is a repetition."""
+    """Whether the request repeats an earlier one."""
     seed: str = ""
-    """Seed of its secret; empty: it has no secret."""
+    """Seed of the object's secret, or an empty string for an object without a secret."""
 
 
 async def made_once(
@@ -30,12 +30,14 @@ async def made_once(
     exists: Callable[[str], Awaitable[bool]],
     make: Callable[[str, str], Awaitable[None]],
 ) -> MadeOnce:
-    """Call *make* once with a name and the seed of the claim, and return what it made.
+    """Create an object once by calling *make* with the name and seed in the claim. Return what was created.
 
-    It raises Conflict where something of the name is there. What was made and deleted is made again.
+    *make* must raise Conflict if an object of that name exists. An object that was created and then deleted is created
+    again.
 
     Raises:
-        Conflict: the header was used for another request; or somebody else has made something of the name.
+        Conflict: if the header was used for a different request, or a different request created an object of the same
+            name.
     """
     kept = await claims.find(claim.id)
     if kept is None:
@@ -55,11 +57,11 @@ async def made_once(
 
 
 async def kept_claim(claim: Claim, claims: Claims) -> Claim:
-    """Return the claim of the first request that came with the header of *claim*, which may be this one.
+    """Return the claim of the first request with the same header, which may be *claim* itself.
 
     Raises:
-        Conflict: the header was used for another request.
-        StoreUnavailable: the claims cannot be read.
+        Conflict: if the header was used for a different request.
+        StoreUnavailable: if the claims cannot be read.
     """
     kept = await claims.take(claim)
     if kept.body != claim.body:
@@ -68,15 +70,16 @@ async def kept_claim(claim: Claim, claims: Claims) -> Claim:
 
 
 def new_seed() -> str:
-    """Return random text without spaces for `repeatable_secret`."""
+    """Return a random seed without spaces for `repeatable_secret`."""
     return secrets.token_urlsafe(SEED_BYTES)
 
 
 def repeatable_secret(key_id: str, *, seed: str, header: str, admin_secret: str) -> str:
-    """Return the secret of the key *key_id* that goes with *seed*: the same one for every repetition of a request.
+    """Derive the secret of the key *key_id* from *seed*. Every repetition of a request derives the same secret.
 
-    The seed is kept for a day, and the secret is not: it can be derived only with *admin_secret*, which a caller sends
-    with every request and no store has, and with the idempotency key *header*, of which stores have a digest.
+    The seed is saved for a day, but the secret is not. Deriving the secret also requires *admin_secret*, which callers
+    send with every request and no store contains, and the idempotency key *header*, of which stores contain only a
+    digest.
     """
     parts = f"warmgate key secret\n{key_id}\n{seed}\n{header}"
     drawn = hmac.digest(admin_secret.encode("utf-8", "surrogateescape"), parts.encode(), hashlib.sha256)

@@ -1,4 +1,4 @@
-"""Teams and keys as answers show them: never a secret, never a digest."""
+"""Teams and keys in responses of the admin API, without secrets and digests."""
 
 from typing import Any, Literal
 
@@ -75,7 +75,7 @@ def team_response(team: Team, *, declared: bool) -> Json:
 
 
 def key_response(key: Key, *, declared: bool, now: float) -> Json:
-    """*now* is in seconds since 1970."""
+    """Return the response for *key*, with its expiry status at the time *now* in seconds since 1970."""
     formers_until = [former.until for former in key.formers(now)]
     return {
         "object": "key",
@@ -108,7 +108,7 @@ def team_of(name: str, state: TeamState) -> Team:
 
 
 def key_of(key: Key, state: KeyState) -> Key:
-    """*key* with all that *state* says."""
+    """Return *key* with the fields of *state* applied."""
     return msgspec.structs.replace(
         key,
         project=state.project,

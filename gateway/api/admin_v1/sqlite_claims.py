@@ -1,4 +1,4 @@
-"""Claims in the embedded store."""
+"""Claims in the SQLite store."""
 
 import sqlite3
 from collections.abc import Callable
@@ -10,12 +10,12 @@ _TABLE = "CREATE TABLE IF NOT EXISTS claims (id TEXT PRIMARY KEY, body TEXT, mad
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create the table if it does not exist."""
+    """Create the table of claims if it does not exist."""
     connection.execute(_TABLE)
 
 
 class SqliteClaims:
-    """`Claims` in a table of *file*. *wall_clock* gives seconds since 1970."""
+    """Implementation of `Claims` with a table in *file*. *wall_clock* returns seconds since 1970."""
 
     def __init__(self, file: SqliteFile, *, wall_clock: Callable[[], float]) -> None:
         self._file = file
@@ -45,7 +45,7 @@ class SqliteClaims:
         await self._file.run(act)
 
     def _kept(self, connection: sqlite3.Connection, claim_id: str) -> Claim | None:
-        """Claim with that id; expired claims are gone."""
+        """Return the claim with that ID, or None. Expired claims are deleted first."""
         connection.execute(_TABLE)
         connection.execute("DELETE FROM claims WHERE until <= ?", (self._wall_clock(),))
         row = connection.execute("SELECT id, body, made FROM claims WHERE id = ?", (claim_id,)).fetchone()

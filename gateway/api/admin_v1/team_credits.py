@@ -1,4 +1,4 @@
-"""`/admin/v1/teams/{name}/credits`: a part of a budget that was used is given back."""
+"""`/admin/v1/teams/{name}/credits`: reduce the recorded usage of a budget."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""`/admin/v1/teams`."""
+"""`/admin/v1/teams`: create, list, change and delete teams."""
 
 from typing import Annotated
 
@@ -162,7 +162,7 @@ async def delete_team(
 
 
 async def _put(parts: Parts, who: AdminKey, team: Team, former: Team | None) -> None:
-    """Write *team* in the place of *former*, unless it is the same."""
+    """Replace the team *former* with *team* in the store, unless they are equal."""
     if team == former:
         return
     parts.check_models(team, former)

@@ -1,4 +1,4 @@
-"""`/admin/v1/usage`: what teams and keys have used, and what it cost."""
+"""`/admin/v1/usage`: usage and cost of teams and keys."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime
@@ -32,14 +32,14 @@ Text = Annotated[str, Field(max_length=256)]
 
 
 def _split(value: Any) -> Any:
-    """``group_by=team,model`` as well as ``group_by=team&group_by=model``."""
+    """Split comma-separated values, so that ``group_by=team,model`` equals ``group_by=team&group_by=model``."""
     if isinstance(value, list):
         return [part for text in value for part in (text.split(",") if isinstance(text, str) else [text])]
     return value
 
 
 class DateRange(paging.Query):
-    """Range of whole days of the ledger's calendar."""
+    """Query for a range of whole days in the ledger's time zone."""
 
     month: Annotated[str, Field(pattern=MONTH)] | None = Field(
         default=None, description="month, e.g. 2026-11; if omitted: this month"
@@ -52,10 +52,10 @@ class DateRange(paging.Query):
     )
 
     def period(self, today: date) -> Period:
-        """Return the period that is meant on the day *today*.
+        """Return the queried period. The default depends on the current day *today*.
 
         Raises:
-            InvalidField: it is not a period.
+            InvalidField: if the parameters contradict each other.
         """
         if self.month is not None:
             if self.first_day is not None or self.last_day is not None:
@@ -122,7 +122,7 @@ class UsersQuery(paging.Query):
 
 
 class SumResponse(BaseModel):
-    """Sums of a group; the fields of the group stand beside them."""
+    """Usage sums of one group. The response also contains the values of the group's dimensions."""
 
     requests: int
     failed: int
@@ -227,10 +227,10 @@ async def export(parts: PartsOfApp, asked: Annotated[Export, Query()]) -> Respon
 
 
 async def _check(parts: Parts, of: Filter, period: Period) -> None:
-    """A name that was mistyped is not to look like one that used nothing.
+    """Check that the team and key of a filter exist, so that a misspelled name is not reported as zero usage.
 
     Raises:
-        UnknownEntity: there is no such team, or no such key, nor was there one that used anything; of a key, then.
+        UnknownEntity: if the team or key is unknown and has no usage in the ledger.
     """
     if of.team is not None:
         await _check_team(parts, of.team)
@@ -246,7 +246,10 @@ async def _check_team(parts: Parts, team: str) -> None:
 
 
 async def _begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield *pieces*, after reading the first two: an unavailable store is answered 503 while no status is sent."""
+    """Return the pieces unchanged, after reading the first two.
+
+    An unavailable store can thus still result in status 503.
+    """
     first = [piece async for piece in _most(pieces, 2)]
 
     async def all_of_them() -> AsyncIterator[bytes]:

@@ -1,4 +1,4 @@
-"""State of each worker as `/admin/v1` shows it, and draining by the name of a worker."""
+"""Worker states in `/admin/v1`, and draining of workers by name."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,12 +14,12 @@ from gateway.workers.shared_address.placed_worker import meant_by
 
 
 def worker_states(models: Models, draining: Draining) -> list[dict[str, Any]]:
-    """One for each worker of each model, in the order of the settings."""
+    """Return the state of each worker of each model, in configured order."""
     return [each for model in models for each in states_of(model, draining)]
 
 
 def states_of(model: Model, draining: Draining) -> Iterator[dict[str, Any]]:
-    """One for each worker of *model*."""
+    """Yield the state of each worker of *model*."""
     for worker in model.fleet:
         is_drained = worker.is_draining and model.fleet.bookings.own_in_flight(worker.id) == 0
         state = worker.why_not_ready or "up"
@@ -50,14 +50,17 @@ def drain(
     *,
     hand_over_after_s: float | UnsetType | None = UNSET,
 ) -> list[dict[str, Any]]:
-    """Drain the worker *name* for *model*, None: for all that it serves. Return its states, afterwards.
+    """Drain the worker *name* for *model*, or for all of its models if *model* is None.
 
-    The id of an address that several share is all of them.
+    Return its states after that.
 
-    Streams that can be continued go on elsewhere after *hand_over_after_s*; None: never, UNSET: as the settings say.
+    If several workers share an address, the ID of the address selects all of them.
+
+    Streams that can be continued move to other workers after *hand_over_after_s*, never if it is None, and at the
+    configured time if it is UNSET.
 
     Raises:
-        UnknownWorker, UnknownModel: it does not exist.
+        UnknownWorker, UnknownModel: if the worker or the model does not exist.
     """
     chosen = _chosen(models, name, model)
     for each, worker in chosen:
@@ -66,10 +69,12 @@ def drain(
 
 
 def undrain(models: Models, draining: Draining, name: str, model: str | None) -> list[dict[str, Any]]:
-    """Undo `drain` and return the states of the worker. A worker that drains by the settings goes on draining.
+    """Undo `drain` and return the states of the worker.
+
+    A worker marked for draining in the settings continues to drain.
 
     Raises:
-        UnknownWorker, UnknownModel: it does not exist.
+        UnknownWorker, UnknownModel: if the worker or the model does not exist.
     """
     chosen = _chosen(models, name, model)
     for each, worker in chosen:
@@ -83,7 +88,7 @@ def _worker_responses(chosen: list[tuple[Model, WorkerId]], draining: Draining) 
 
 
 def _chosen(models: Models, worker: str, name: str | None) -> list[tuple[Model, WorkerId]]:
-    """Return the workers that *worker* means, for the model *name* or for all that it serves."""
+    """Return the workers that match the ID *worker*, for the model *name* or for all models."""
     chosen = [(each, meant) for each in _named(models, name) for meant in meant_by(worker, each.workers)]
     if not chosen:
         where = "" if name is None else f" of the model {name[:100]!r}"

@@ -1,4 +1,4 @@
-"""`/admin/v1/workers/drain` and `undrain`: which workers get no more requests of this gateway."""
+"""`/admin/v1/workers/drain` and `undrain`: stop and resume sending requests of this gateway to a worker."""
 
 from typing import Annotated, Any
 
