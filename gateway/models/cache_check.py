@@ -1,8 +1,7 @@
-"""Checks, once for each worker, whether the KV events of its engine match the gateway's own tokens.
+"""Check that the KV events of a worker's engine match the gateway's own tokens, once for each worker.
 
-A hit that is never found looks like a cold cache. So the engine gets a prompt of its own, and its KV events are
-compared with the gateway's hashes of the same prompt: model, tokens, block size, salt and topic each fail in their own
-way.
+Wrong events look like a cold cache. So the gateway sends the engine a unique prompt, and compares its KV events with
+the gateway's hashes of the same prompt. Model, tokens, block size, salt and topic each fail in a different way.
 """
 
 import asyncio
@@ -19,30 +18,30 @@ from gateway.models.exact_prompts import ExactPrompt, ExactPrompts
 
 Disagreement = Literal["model", "tokens", "topic", "block_size", "prefix", "salt", "cached_tokens"]
 Verdict = Disagreement | Literal["agrees", "unknown"]
-"""Result of the check.
+"""Result of a KV event check.
 
-* ``agrees``: the events of the prompt match, and the engine reports as many cached tokens as predicted
+* ``agrees``: the events match the prompt, and the engine reports as many cached tokens as predicted
 * ``unknown``: the engine did not answer, or the exact tokens are not available
-* ``model``: it refuses the name under which requests are sent
-* ``tokens``: it counts another number of tokens in the same text
-* ``topic``: it published nothing about the prompt: another topic, another port, or events are off
-* ``block_size``: its events have blocks of another size than its metrics
-* ``prefix``: it published blocks, but none of them is the prompt's: another tokenizer, or another scope
-* ``salt``: the same, with a cache salt only
-* ``cached_tokens``: the events match, but a second request reports another number of cached tokens
+* ``model``: the engine does not know the model name in requests
+* ``tokens``: the engine counts a different number of tokens in the same text
+* ``topic``: the engine published no events for the prompt; its topic or port differs, or its events are off
+* ``block_size``: the block size in the events differs from the engine's metrics
+* ``prefix``: the engine published other blocks than those of the prompt; its tokenizer or cache scope differs
+* ``salt``: the events match the prompt without a cache salt, but not with one
+* ``cached_tokens``: the events match, but a second request reports an unexpected number of cached tokens
 """
 
 PATH = "/v1/completions"
 WORDS = ("warm", "gate", "asks", "itself", "whether", "it", "knows", "what", "is", "cached")
 SALT = "warmgate"
 HEARD_S = 5.0
-"""Time to wait for events; they are never this late."""
+"""Seconds to wait for the KV events of a prompt, which is far longer than they take."""
 POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Examinee:
-    """One worker of a model."""
+    """One worker whose KV events are checked."""
 
     worker: WorkerId
     url: str
@@ -50,9 +49,9 @@ class Examinee:
     upstream_name: str
     prompts: ExactPrompts
     block_size: int | None
-    """Block size in its metrics; None if they do not have it."""
+    """Tokens per block that the engine's metrics report, or None if they do not report it."""
     blocks_heard: Callable[[], int]
-    """Returns the number of blocks that its engine has published so far."""
+    """Function that returns the number of blocks that the engine has published so far."""
 
 
 class _Details(msgspec.Struct):
@@ -69,11 +68,11 @@ class _Answer(msgspec.Struct):
 
 
 class _Refused(Exception):
-    """The engine does not know the model."""
+    """The engine does not know the model name of a request."""
 
 
 class CacheCheck:
-    """Sends three tiny completions to a worker; *nonce* makes texts that were not asked before."""
+    """KV event check that sends three tiny completions to a worker. *nonce* makes each prompt unique."""
 
     def __init__(
         self,
@@ -93,7 +92,7 @@ class CacheCheck:
         self._timeout_s = timeout_s
 
     async def verdict(self, examinee: Examinee) -> Verdict:
-        """Run the check. It takes a few times *heard_s* at most, and the time of the engine."""
+        """Run the check and return its result. It takes at most a few times *heard_s*, plus the time of the engine."""
         try:
             plain = await self._try(examinee, None)
             salted = await self._try(examinee, SALT) if plain == "agrees" else plain
@@ -117,7 +116,7 @@ class CacheCheck:
         return await self._repeated(examinee, body, prompt)
 
     async def _repeated(self, examinee: Examinee, body: bytes, prompt: ExactPrompt) -> Verdict:
-        """Whether the engine, asked again, has cached what is predicted."""
+        """Send the same prompt again, and return whether the engine reports the predicted number of cached tokens."""
         usage = await self._ask(examinee, body)
         cached = usage.prompt_tokens_details.cached_tokens if usage.prompt_tokens_details is not None else None
         if cached is None:
@@ -162,7 +161,9 @@ class CacheCheck:
         return msgspec.json.decode(answer.content, type=_Answer).usage
 
     def _body(self, examinee: Examinee, salt: str | None) -> bytes:
-        """Return a request of some blocks, whatever their size, that differs for each worker only in its beginning."""
+        """Return the body of a request of several blocks. Requests to different workers differ only in their first
+        words.
+        """
         size = max([examinee.block_size or 0, self._confirmed.block_size(examinee.worker) or 0, 16])
         text = f"{self._nonce()} " + " ".join(WORDS[i % len(WORDS)] for i in range(4 * size))
         body: dict[str, Any] = {"model": examinee.upstream_name, "prompt": text, "max_tokens": 1, "temperature": 0}

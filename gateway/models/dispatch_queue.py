@@ -1,4 +1,4 @@
-"""The queue in which requests wait until the dispatcher releases them."""
+"""Queue in which requests wait until the dispatcher releases them to a worker."""
 
 import asyncio
 from collections import Counter
@@ -13,7 +13,7 @@ from routing.request import Request
 
 
 class DispatchQueue:
-    """Makes a `Dispatcher` over *fleet*, which has no tasks or clocks, awaitable."""
+    """Awaitable queue around a `Dispatcher` for *fleet*. The dispatcher itself has no tasks and no clock."""
 
     def __init__(self, dispatcher: Dispatcher, fleet: Fleet, *, clock: Callable[[], float]) -> None:
         self._dispatcher = dispatcher
@@ -22,14 +22,14 @@ class DispatchQueue:
         self._waiting: dict[int, asyncio.Future[Dispatch]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.refused_by_team: Counter[str] = Counter()
-        """Requests that were refused, since the start."""
+        """Number of refused requests since startup, by team."""
 
     async def admit(self, request: Request) -> Dispatch:
-        """Return the request's dispatch as soon as it is released. Canceling takes the request out of the queue.
+        """Wait until *request* is released, and return its dispatch. Canceling removes the request from the queue.
 
         Raises:
-            QueueFull: the queue is full, or the wait exceeds the caller's timeout.
-            WaitsTooLong: a fallback should answer, see `Request.spill_in_s`.
+            QueueFull: if the queue is full, or the wait would exceed the caller's timeout.
+            WaitsTooLong: if a fallback should answer instead, see `Request.spill_in_s`.
         """
         self._dispatcher.submit(request, self._clock())
         dispatch = self._release(request)
@@ -48,24 +48,24 @@ class DispatchQueue:
             self._dispatcher.cancel(request)
 
     def at_once(self, request: Request) -> Dispatch:
-        """Return the request's dispatch now, before all that wait: for a stream that has begun, and continues
-        elsewhere.
+        """Return the dispatch of *request* at once, ahead of all waiting requests. Only streams that move to another
+        worker use it.
         """
         return self._dispatcher.at_once(request, self._clock())
 
     @property
     def now(self) -> float:
-        """Time on the queue's clock, in monotonic seconds."""
+        """Return the time of the queue's clock, in monotonic seconds."""
         return self._clock()
 
     @property
     def waiting(self) -> int:
-        """Requests that wait."""
+        """Number of requests that wait in the queue."""
         return self._dispatcher.waiting
 
     @property
     def waiting_by_team(self) -> Mapping[str, int]:
-        """Requests that wait, by team; "" without teams."""
+        """Number of requests that wait in the queue, by team. The team is "" if there are no teams."""
         return self._dispatcher.waiting_by_team
 
     @property
@@ -73,18 +73,18 @@ class DispatchQueue:
         return self._dispatcher.oldest_wait_s(self._clock())
 
     def use(self, dispatcher: Dispatcher) -> None:
-        """Replace the dispatcher; requests that wait keep their time of arrival."""
+        """Replace the dispatcher. Waiting requests keep their arrival times."""
         former, self._dispatcher = self._dispatcher, dispatcher
         for request, since in former.hand_over():
             dispatcher.submit(request, since)
         self.turn()
 
     def explain(self, request: Request) -> Explanation:
-        """Return what *request* would get if it were released now. It changes nothing."""
+        """Return how *request* would be dispatched if it were released now, without changing the queue."""
         return self._dispatcher.explain(request, self._clock())
 
     def turn(self) -> None:
-        """Release requests if possible: something ended or changed."""
+        """Release waiting requests if possible. Call it after a request has ended or a worker has changed."""
         if self._waiting:
             self._release(None)
 
@@ -106,7 +106,7 @@ class DispatchQueue:
         return mine
 
     def _refuse(self, refusals: Sequence[Refusal], own: Request | None) -> None:
-        """Pass each refusal to the caller waiting for it; raise the refusal of *own*."""
+        """Pass each refusal to the caller that waits for the request, and raise the refusal of *own*."""
         mine: QueueFull | None = None
         for refusal in refusals:
             error = _as_error(refusal, self.waiting_by_team.get(refusal.request.team, 0))
@@ -120,7 +120,7 @@ class DispatchQueue:
             raise mine
 
     def _set_timer(self, now: float) -> None:
-        """Poll again when a worker may become free by time alone."""
+        """Set a timer for the time when a worker is expected to become free."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -129,7 +129,7 @@ class DispatchQueue:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, at - now), self.turn)
 
     def _give_back(self, dispatch: Dispatch) -> None:
-        """Cancel a dispatch whose caller disconnected at the moment of its release."""
+        """Cancel a dispatch whose caller disconnected just as it was released."""
         if dispatch.booking is not None:
             self._fleet.bookings.release(dispatch.booking, Outcome(Ending.ABORTED), self._clock())
         # Not now: a request that is just being held does not wait yet for the place that it would get.
@@ -137,7 +137,7 @@ class DispatchQueue:
 
 
 def _as_error(refusal: Refusal, waiting: int) -> QueueFull:
-    """Return the error for the caller of a refused request, of whose team *waiting* requests wait."""
+    """Return the error for a refused request, whose team has *waiting* requests in the queue."""
     retry = f"Retry in {refusal.retry_after_s:.1f} s."
     if refusal.why == "spill":
         text = f"A worker will be free in about {refusal.wait_s:.1f} s, later than `models[].spill` allows. {retry}"

@@ -1,4 +1,4 @@
-"""Exact prompts of one model's requests, hashed in the blocks of its engines."""
+"""Exact prompt tokens of one model's requests, hashed in the block sizes of its engines."""
 
 from collections import Counter
 
@@ -13,19 +13,19 @@ from routing.fleet import Fleet
 
 
 class ExactPrompt(msgspec.Struct, frozen=True, gc=False):
-    """Exact tokens of one prompt."""
+    """Exact tokens of one prompt, as block hashes."""
 
     prefixes: tuple[Prefix, ...]
-    """Certain part of the prompt, once for each block size of the workers."""
+    """Block hashes of the tokens that are certain, once for each block size of the workers."""
     tokens: int
-    """Tokens of the whole prompt."""
+    """Number of tokens in the whole prompt."""
 
 
 class ExactPrompts:
-    """Asks *token_source* while the engine of a worker of *fleet* publishes KV events: else hashes match nothing.
+    """Tokenize prompts with *token_source*, as long as an engine of *fleet* publishes KV events to compare them with.
 
-    *base* is the model that the workers load, *adapter* its LoRA adapter that requests are for. *hasher* hashes KV
-    events as well. *local* is the part of *token_source* that tokenizes here, if there is one.
+    *base* is the model that the workers load, and *adapter* is the LoRA adapter of the requests, if any. *hasher* also
+    hashes KV events. *local* is the part of *token_source* that tokenizes inside the gateway, if any.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class ExactPrompts:
         self._adapter = adapter
         self.known = 0
         self.unknown: Counter[Reason] = Counter()
-        """Prompts without exact tokens, by reason."""
+        """Number of prompts without exact tokens, by reason."""
 
     async def tokenize(self, path: str, raw: bytes, salt: str | None) -> ExactPrompt | None:
-        """Return the prompt of *raw*, a body sent to *path*, with the cache salt *salt*; None if its tokens are not
-        known.
+        """Return the exact prompt of *raw*, a request body for *path*, with the cache salt *salt*. None if tokens are
+        unknown.
         """
         sizes = self._fleet.caches.block_sizes
         if not sizes:

@@ -1,4 +1,4 @@
-"""A model: its workers, its strategy and its fallbacks."""
+"""A model that the gateway serves: its workers, its routing strategy and its fallbacks."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -32,15 +32,15 @@ from routing.retry_budget import RetryBudget
 from routing.strategies import STRATEGIES, WITHOUT_EVENTS
 
 SPILL_SHARE = 0.5
-"""Share of a caller's timeout after which a fallback is used: it needs time to answer, too."""
+"""Share of a caller's timeout after which a fallback answers instead, because the fallback also needs time."""
 
 PRIORITIES: Final[dict[Priority, int]] = {"low": LOW, "normal": NORMAL, "high": HIGH}
-"""Priorities of teams, in the terms of routing."""
+"""Routing priority of each team priority."""
 
 
 @dataclass(slots=True)
 class _Traffic:
-    """Requests of one model, whatever settings they began with."""
+    """Requests of one model that are in progress, shared by its former and its current settings."""
 
     retry_budget: RetryBudget
     in_flight: int = 0
@@ -49,31 +49,32 @@ class _Traffic:
 
 
 ContinuationMode = Literal["off", "tokens", "text"]
-"""Continuation of a stream at another worker: not at all, by its token ids, or by its text."""
+"""Ways to continue a stream on another worker: never, from its token ids, or from its text."""
 
 
 class Model:
-    """One model as configured: everything that a request for it needs, from beginning to end.
+    """One model as configured, with everything that a request for it needs.
 
-    When the settings change, a new one continues where *former* ends; a request ends with the one that it began with.
+    When the settings change, a new instance takes over from *former*. A running request keeps the instance that it
+    started with.
     """
 
     prefill_decode: PrefillDecodePlan | None
-    """Plan for requests that two workers share; None: each has one worker."""
+    """Plan for requests that a prefill and a decode worker share, or None if each request has one worker."""
     context_tokens: int | None
-    """Maximum of prompt and output together; None: not known."""
+    """Maximum number of prompt and output tokens together, or None if unknown."""
     allowed_engine_fields: frozenset[str]
-    """Fields of the engine's own that callers may send, see `gateway.protocol.engine_fields`."""
+    """Request fields internal to engines that callers may send, see `gateway.protocol.engine_fields`."""
     allows_background: bool
-    """Teams may have responses generated in the background, where their tokens are not counted."""
+    """Whether teams may request background responses, whose tokens the gateway cannot count."""
     answers_as_asked: bool
-    """Answers name the model as the caller did; else as the worker does."""
+    """Whether answers contain the model name of the request instead of the worker's name for it."""
     has_fleet: bool
-    """Whether workers may serve it, even if it has no worker now. If not, requests never wait for a worker."""
+    """Whether workers may serve the model, now or later. Without any, requests do not wait for a worker."""
     adapter: AdapterPlacement | None
-    """The LoRA adapter that it is; None: it is not one. The reconciler sets it."""
+    """Placement of the LoRA adapter that the model is, or None. The reconciler sets it."""
     metered: Metered
-    """The model as limits count it."""
+    """Name, token prices and length limit of the model, for quotas."""
 
     def __init__(
         self,
@@ -138,7 +139,7 @@ class Model:
 
     @property
     def in_flight(self) -> int:
-        """Requests being served, including those that began with former settings."""
+        """Number of requests being served, including requests that started with former settings."""
         return self._traffic.in_flight
 
     @in_flight.setter
@@ -147,38 +148,38 @@ class Model:
 
     @property
     def retry_budget(self) -> RetryBudget:
-        """Budget of requests that may be sent a second time."""
+        """Budget that limits retries of failed requests."""
         return self._traffic.retry_budget
 
     @property
     def arrivals(self) -> WorkerArrivals:
-        """Requests that wait for a worker to appear."""
+        """Requests of the model that wait for a worker to become available."""
         return self._traffic.arrivals
 
     @property
     def streams(self) -> OpenStreams:
-        """Streams that could continue at another worker."""
+        """Open streams of the model that another worker could continue."""
         return self._traffic.streams
 
     @property
     def latest(self) -> "Model":
-        """The same model by the current settings: a long request may need workers that are new."""
+        """Instance of the model with the current settings. Long requests use it to find new workers."""
         model = self
         while model._successor is not None:  # of the same class
             model = model._successor
         return model
 
     def succeeded_by(self, model: "Model") -> None:
-        """Note that *model* takes its place."""
+        """Record that the instance *model*, with newer settings, replaces this instance."""
         self._successor = model
 
     @property
     def follows(self) -> bool:
-        """Whether KV events of its workers are used."""
+        """Whether the gateway follows KV events of the model's workers."""
         return self.exact_prompts is not None
 
     async def exact_prompt(self, path: str, raw: bytes, body: Body) -> ExactPrompt | None:
-        """Return the exact prompt of *raw*, which was sent to *path* and parsed as *body*; None if it is unknown."""
+        """Return the exact prompt of the body *raw*, sent to *path* and parsed as *body*, or None if it is unknown."""
         if self.exact_prompts is None or not body.reads_cache:
             return None
         if not may_be_tokenized(raw):
@@ -194,14 +195,14 @@ class Model:
         exact: ExactPrompt | None = None,
         caller: Caller | None = None,
     ) -> Request:
-        """Return what routing needs to know of *body*. Only the worker *pinned*, if any, has what it continues.
+        """Return the routing request for *body*. If *pinned* is given, only that worker can answer.
 
-        *header* looks up a header of the caller, *exact* is the result of `exact_prompt`; *caller* is None without
+        *header* returns a request header by name. *exact* is the result of `exact_prompt`. *caller* is None without
         teams.
 
         Raises:
-            InvalidField: a header has an invalid value; *param* names it.
-            Forbidden: the caller may not choose that strategy.
+            InvalidField: if a header has an invalid value. *param* names the header.
+            Forbidden: if the caller may not choose the requested strategy.
         """
         prompt = body.prompt
         deadline_s = client_timeout_s(header)
@@ -232,7 +233,7 @@ class Model:
     def fallback_request(
         self, path: str, body: Body, request: Request, caller: Caller | None
     ) -> FallbackRequest | None:
-        """Return what fallbacks need to know of a request to *path*; None if none may answer it."""
+        """Return the description of a request for fallbacks, or None if no fallback may answer it."""
         if not self.fallbacks or (caller is not None and not caller.may_fall_back):
             return None
         return FallbackRequest(
@@ -245,9 +246,10 @@ class Model:
 
     @property
     def effective_policy(self) -> str:
-        """The strategy that is in effect now.
+        """Return the name of the strategy that is in effect now.
 
-        ``kv_aware`` ranks as ``prefix_aware`` while no engine publishes KV events; ``kv_aware_in_part``: only some do.
+        While no engine publishes KV events, ``kv_aware`` ranks workers like ``prefix_aware``. If only some engines do,
+        the name is ``kv_aware_in_part``.
         """
         if not STRATEGIES[self.strategy].needs_events:
             return self.strategy
@@ -257,20 +259,21 @@ class Model:
         return self.strategy if all(confirmed) else f"{self.strategy}_in_part"
 
     def why_not_ready(self) -> str | None:
-        """Return why no request could be answered now; None: one could."""
+        """Return the reason why no request could be answered now, or None if requests can be answered."""
         return None if self.fallbacks else self.why_no_worker()
 
     def why_no_worker(self) -> str | None:
-        """Return why no worker could answer a request now; None: one could."""
+        """Return the reason why no worker could answer a request now, or None if one could."""
         if any(worker.is_answering for worker in self.fleet):
             return None if self.prefill_decode is None else self.prefill_decode.why_no_prefill()
         return _why_none_answers(self.fleet)
 
     def went_down(self, worker: WorkerId) -> None:
-        """Move the requests that *worker* has not begun to answer, if another worker or a fallback can take them.
+        """Move requests that *worker* has not begun to answer to another worker or a fallback, if one is available.
 
-        An engine that hangs, or a node that lost its power, closes no connection: without this they would wait for
-        their timeout. Answers that have begun go on: an engine too busy for a health check may still generate.
+        An engine that hangs, or a machine that lost its power, closes no connection. Without the move, those requests
+        would wait for their timeout. Answers that have begun stay: an engine that is too busy for a health check may
+        still generate.
         """
         if self.why_not_ready() is None:
             for backend in (self.workers[worker], *self._leaving):
@@ -278,7 +281,9 @@ class Model:
                     backend.abandon_unanswered()
 
     def unreachable(self, worker: WorkerId) -> None:
-        """Mark all workers at *worker*'s address as down until a health check succeeds: it refused a connection."""
+        """Mark all workers at the address of *worker* as down, because it refused a connection. A health check restores
+        them.
+        """
         gone = self.workers.get(worker)
         if gone is not None:
             for other, backend in self.workers.items():
@@ -287,23 +292,25 @@ class Model:
             self.dispatch_queue.turn()
 
     def came_up(self) -> None:
-        """Wake waiting requests: a worker is available again, or new."""
+        """Wake waiting requests because a worker is new or available again."""
         self.arrivals.announce()
         self.dispatch_queue.turn()
 
     def hand_over(self, worker: WorkerId) -> int:
-        """Move streams from *worker* that can continue elsewhere, if another worker is there; return their number."""
+        """Move the streams of *worker* that another worker can continue, and return their number. Do nothing without
+        one.
+        """
         if not any(other.is_answering for other in self.fleet if other.id != worker):
             return 0
         return self.streams.hand_over(worker)
 
     def set_draining(self, worker: WorkerId, *, draining: bool) -> None:
-        """Stop or resume sending requests to *worker*; those that it has go on."""
+        """Stop or resume sending new requests to *worker*. Running requests continue."""
         self.fleet.set_draining(worker, draining=draining)
         self.came_up()
 
     def observed(self, worker: WorkerId, observation: Observation) -> None:
-        """Show *observation* among the gauges of *worker*, and correct routing's account of its queue by it."""
+        """Add *observation* to the gauges of *worker*, and correct routing's estimate of the worker's queue."""
         self._gauges.observed(worker, observation)
         waiting = observation.reading.waiting
         if waiting is not None:
@@ -311,11 +318,11 @@ class Model:
             self.dispatch_queue.turn()
 
     def readings(self, now: float) -> Iterator[WorkerReading]:
-        """Return the gauges of every worker at *now*."""
+        """Yield the gauges of every worker at the time *now*, in monotonic seconds."""
         return self._gauges.readings(now)
 
     def held_blocks(self, worker: WorkerId) -> int:
-        """Return the number of blocks that *worker* is believed to hold, of all models that it serves."""
+        """Return the predicted number of cached blocks on *worker*, for all models that it serves."""
         return self._index.held(worker)
 
     async def aclose(self) -> None:
@@ -327,14 +334,16 @@ class Model:
             await self.prefill_decode.aclose()
 
     def _continue_from(self, former: "Model") -> None:
-        """Take over the requests in progress, and the backends that still have some."""
+        """Take over the running requests of *former*, and its backends that still serve some."""
         self._traffic = former._traffic  # noqa: SLF001  # of the same class
         staying = {id(backend) for backend in self.workers.values()}
         backends = (*former._leaving, *former.workers.values())  # noqa: SLF001
         self._leaving = tuple(b for b in backends if b.connections_open and id(b) not in staying)
 
     def _spills_in_s(self, caller: Caller | None, deadline_s: float | None) -> float | None:
-        """Return the wait after which a fallback should answer instead; None: the wait does not matter."""
+        """Return the seconds of waiting after which a fallback should answer instead, or None if the wait does not
+        matter.
+        """
         if not self.fallbacks or not self._spills_when_late or (caller is not None and not caller.may_fall_back):
             return None
         wanted_s = None if caller is None else caller.team.ttft_s
@@ -344,13 +353,13 @@ class Model:
         return min(wanted_s, deadline_s)
 
     def _scope(self, body: Body) -> bytes:
-        """Return the scope within which prompts share a cache. An adapter is a model of its own, as in vLLM."""
+        """Return the key of the cache that prompts share. Each LoRA adapter has its own cache, as in vLLM."""
         salt = body.cache_salt
         return self._plain_scope + salt.encode() if salt else self._plain_scope
 
 
 def _why_none_answers(fleet: Fleet) -> str:
-    """Return why no worker of *fleet* answers requests, by the number of workers with each reason."""
+    """Return the reasons why no worker of *fleet* can answer, with the number of workers for each reason."""
     answering = [worker for worker in fleet if worker.role != "prefill"]
     workers = len(answering)
     if workers == 0:

@@ -1,4 +1,4 @@
-"""Resolves a requested name to a configured model: by exact name or alias, else by the longest matching pattern."""
+"""Lookup of a configured model by a requested name: exact names first, then the longest matching pattern."""
 
 from collections.abc import Iterable
 
@@ -6,13 +6,15 @@ import pygtrie
 
 
 class ModelNames:
-    """Resolves the ``model`` field of a request. Exact names win over patterns, long patterns over short ones."""
+    """Lookup of models by the ``model`` field of a request. Exact names win over patterns, and long patterns over short
+    ones.
+    """
 
     def __init__(self, models: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """Each model has its name and its aliases; an alias that ends in ``*`` stands for all names with that
-        beginning.
+        """*models* has the name and the aliases of each model. An alias that ends in ``*`` matches all names with that
+        prefix.
 
-        The settings guarantee that no name or alias is given twice.
+        No name or alias occurs twice: the settings are checked for that.
         """
         self._exact: dict[str, str] = {}
         self._patterns = pygtrie.CharTrie()
@@ -26,11 +28,13 @@ class ModelNames:
 
     @property
     def exact(self) -> list[str]:
-        """All names and aliases without patterns."""
+        """All names and aliases of models, without patterns."""
         return list(self._exact)
 
     def resolve(self, requested: str) -> str | None:
-        """Return the name of the configured model, or None when nothing matches. O(length of *requested*)."""
+        """Return the name of the configured model, or None if no name, alias or pattern matches. O(length of
+        *requested*).
+        """
         exact = self._exact.get(requested)
         if exact is not None:
             return exact

@@ -1,4 +1,4 @@
-"""The price of a model's tokens, fixed or derived from the GPU hour."""
+"""Price of a model's tokens, either fixed or derived from the price of a GPU hour."""
 
 from gateway.backends.fallbacks.fallbacks import Fallbacks
 from gateway.tenancy.ledger.price import Price
@@ -7,7 +7,7 @@ from routing.fleet import Fleet
 
 
 class ModelPrice:
-    """Price per token: *price*, or, with *gpu_hour_usd*, derived from the measured times of *fleet*."""
+    """Price per token: *price*, or a price derived from *gpu_hour_usd* and the measured speeds of *fleet*."""
 
     def __init__(self, price: Price | None, gpu_hour_usd: float | None, fleet: Fleet, fallbacks: Fallbacks) -> None:
         self._price = price or Price()
@@ -17,7 +17,7 @@ class ModelPrice:
 
     @property
     def current(self) -> Price:
-        """Price at this moment."""
+        """Return the current price of the model's tokens."""
         if self._gpu_hour_usd is None:
             return self._price
         prefill_s, decode_s = self._fleet.token_times()
@@ -25,11 +25,11 @@ class ModelPrice:
 
     @property
     def cost_usd(self) -> CostUsd:
-        """Cost of a request by its tokens. A constant price is called directly: limits need it for every request."""
+        """Function that returns the cost of a request by its tokens. A fixed price is called directly, for speed."""
         return self._price.cost_usd if self._gpu_hour_usd is None else self._current_cost_usd
 
     def max_usd(self, prompt: float, cached: float, completion: float) -> float:
-        """Return the cost at the most expensive backend that may answer: it is not known yet which one will."""
+        """Return the cost in US dollars on the most expensive backend that may answer, for reservations."""
         own = self.current.cost_usd(prompt, cached, completion)
         return max(own, *(each.price().cost_usd(prompt, cached, completion) for each in self._fallbacks.in_order))
 

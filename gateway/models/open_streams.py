@@ -1,4 +1,4 @@
-"""Streams that could continue at another worker, by their current worker."""
+"""Open streams that another worker could continue, by their current worker."""
 
 from cache_index import WorkerId
 from gateway.backends.backend import Reply
@@ -6,13 +6,13 @@ from gateway.protocol.errors import HandedOver
 
 
 class OpenStreams:
-    """Streams of one model, whatever settings they began with."""
+    """Open streams of one model, including those that began with former settings."""
 
     def __init__(self) -> None:
         self._replies: dict[WorkerId, set[Reply]] = {}
 
     def opened(self, worker: WorkerId, reply: Reply) -> None:
-        """Add a stream; the caller has to call `closed` for it."""
+        """Add a stream. The caller must call `closed` when the stream ends."""
         self._replies.setdefault(worker, set()).add(reply)
 
     def closed(self, worker: WorkerId, reply: Reply) -> None:
@@ -23,7 +23,7 @@ class OpenStreams:
                 del self._replies[worker]
 
     def hand_over(self, worker: WorkerId) -> int:
-        """Move the streams on *worker* elsewhere; return their number."""
+        """Move the streams of *worker* to other workers, and return their number."""
         replies = tuple(self._replies.get(worker, ()))
         for reply in replies:
             reply.interrupt(HandedOver(f"{worker} is being drained"))

@@ -1,4 +1,4 @@
-"""Division of a model's requests between workers that compute prompts and workers that generate answers."""
+"""Disaggregation of a model's requests: some workers compute prompts (prefill), others generate answers (decode)."""
 
 import asyncio
 import random
@@ -18,21 +18,26 @@ from routing.strategies.by_name import StrategiesByName
 T = TypeVar("T")
 
 Flow = Literal["nixl", "sglang"]
-"""Flow of the blocks to the decode worker: vLLM's NIXL connector, which gets their location after the prefill, or
-SGLang's, where both workers get the request at once and meet in a room."""
+"""Protocol that transfers KV blocks to the decode worker.
+
+``nixl``: vLLM's NIXL connector, which gets the location of the blocks after the prefill. ``sglang``: both workers get
+the request at the same time, and find each other by a room number.
+"""
 
 PATHS = frozenset({"/v1/chat/completions", "/v1/completions"})
-"""Paths whose bodies can carry the parameters of a transfer; requests to other paths are not divided."""
+"""Paths whose request bodies can carry transfer parameters. Requests to other paths are not split."""
 
 LARGEST_ROOM = 2**63 - 2**20
-"""Largest room, a signed integer of 64 bits; higher ones are left for further answers to the same prompt."""
+"""Largest SGLang room number. Signed 64-bit numbers above it are reserved for further answers to the same prompt."""
 
 BOOTSTRAP_PORT = 8998
-"""Default bootstrap port of SGLang's prefill workers (sglang/srt/server_args.py)."""
+"""Default bootstrap port of SGLang's prefill workers, from sglang/srt/server_args.py."""
 
 
 class PrefillDecodePlan:
-    """Decides which requests are divided and which prefill workers are tried for one, and keeps its halves running."""
+    """Plan that decides which requests are split and which prefill workers are tried, and runs both halves of a
+    request.
+    """
 
     def __init__(
         self,
@@ -46,9 +51,9 @@ class PrefillDecodePlan:
         replace_loopback: bool = True,
         bootstrap_ports: Mapping[WorkerId, int] | None = None,
     ) -> None:
-        """*strategies* rank prefill workers, *by_load* ranks decode workers; *handover* has the cost of transfers.
+        """*strategies* rank prefill workers, and *by_load* ranks decode workers. *handover* has the cost of transfers.
 
-        *replace_loopback*: replace a loopback ``remote_host`` of a prefill worker by its address.
+        With *replace_loopback*, a loopback ``remote_host`` of a prefill worker is replaced by the worker's address.
         """
         self.flow: Flow = flow
         self.by_load = by_load
@@ -61,10 +66,10 @@ class PrefillDecodePlan:
         self._halves: set[asyncio.Task[Any]] = set()
 
     def divided(self, request: Request, path: str, body: Body) -> Request:
-        """Return *request*, sent to *path* with *body*, marked if two workers may share it.
+        """Return *request*, sent to *path* with *body*, marked as split if two workers may share it.
 
-        vLLM's blocks can be fetched only once, so a request for several answers is not divided, nor is one for a single
-        token.
+        Requests for a single token are not split. Neither are requests for several answers, because vLLM's blocks can
+        be fetched only once.
         """
         if path not in PATHS or not body.reads_cache or not body.writes_cache or request.pinned is not None:
             return request
@@ -73,20 +78,22 @@ class PrefillDecodePlan:
         return request.changed(divides=True)
 
     def prefill_request(self, request: Request) -> Request:
-        """Return the half of *request* that a prefill worker does: it answers when the prefill ends."""
+        """Return the prefill half of *request*, whose answer ends with the prefill."""
         return request.changed(output_tokens=1.0, streams=True, spill_in_s=None)
 
     def order(self, request: Request, now: float) -> list[Candidate]:
-        """Return the prefill workers for *request*, best first by its strategy or else by the model's."""
+        """Return the prefill workers for *request*, best first, by the strategy of the request or of the model."""
         candidates = self._fleet.prefill_candidates(request, now)
         return admitting_first(self._strategies.named(self.strategy_of(request)).rank(request, candidates))
 
     def strategy_of(self, request: Request) -> str:
-        """Return the name of the strategy that `order` uses."""
+        """Return the name of the strategy by which `order` ranks prefill workers for *request*."""
         return request.strategy or self._strategies.default
 
     def why_no_prefill(self) -> str | None:
-        """Return why no request can be answered although decode workers are ready; None if one can."""
+        """Return the reason why no request can be answered although decode workers are ready, or None if requests can
+        be.
+        """
         if self.flow == "nixl" or any(worker.is_ready and worker.role != "decode" for worker in self._fleet):
             return None
         return "none of its prefill workers is ready"
@@ -95,18 +102,18 @@ class PrefillDecodePlan:
         return self._bootstrap_ports.get(worker, BOOTSTRAP_PORT)
 
     def room(self) -> int:
-        """Return a new random room."""
+        """Return a random room number for SGLang."""
         return self._rng.randrange(LARGEST_ROOM)
 
     def begin(self, half: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run *half* of a request in a task, which ends by itself or is cancelled, independent of the other half."""
+        """Run *half* of a request in its own task. It ends or is canceled independently of the other half."""
         task = asyncio.get_running_loop().create_task(half)
         self._halves.add(task)
         task.add_done_callback(self._forget)
         return task
 
     def explain(self, explanation: Explanation, now: float) -> dict[str, Any]:
-        """Return as JSON values where both halves of the request would go now. Changes nothing."""
+        """Return, as JSON values, where both halves of the request would go now, without changing anything."""
         request = self.prefill_request(explanation.request)
         candidates = self._fleet.prefill_candidates(request, now)
         order = admitting_first(self._strategies.named(self.strategy_of(request)).explain(request, candidates).order)
@@ -139,7 +146,7 @@ class PrefillDecodePlan:
         }
 
     async def aclose(self) -> None:
-        """Cancel the halves that still run."""
+        """Cancel the request halves that are still running."""
         halves = list(self._halves)
         for half in halves:
             half.cancel()

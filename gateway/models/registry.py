@@ -1,4 +1,4 @@
-"""The models, by the names under which callers ask."""
+"""Registry of all models, by the names that callers use."""
 
 from collections.abc import Iterator, Mapping
 
@@ -10,17 +10,17 @@ from gateway.protocol.errors import UnknownModel
 
 
 class Models:
-    """All configured models, by name, alias or pattern."""
+    """Registry of all configured models, by name, alias or pattern."""
 
     def __init__(self, models: Mapping[str, Model] | None = None, names: ModelNames | None = None) -> None:
-        """*models* may be set later, by `replace`."""
+        """*models* may also be set later, with `replace`."""
         self._models = models or {}
         self._names = names or ModelNames([])
         self.routes: RouteTable | None = None
-        """Names that stand for several models; None: no name does, so requests need not look."""
+        """Names that stand for several models, or None if there are no such names."""
 
     def __iter__(self) -> Iterator[Model]:
-        """Iterate over the current models, even if they are replaced meanwhile."""
+        """Iterate over the current models. Replacing them meanwhile is safe."""
         return iter(self._models.values())
 
     def replace(self, models: Mapping[str, Model], names: ModelNames, routes: RouteTable | None = None) -> None:
@@ -30,18 +30,18 @@ class Models:
         self.routes = routes
 
     def ids(self) -> list[str]:
-        """Return names and exact aliases, without patterns."""
+        """Return the names and aliases of all models, without patterns."""
         return self._names.exact
 
     def get(self, name: str) -> Model | None:
-        """Return the model that is configured as *name*, if there is one."""
+        """Return the model with the configured name *name*, or None."""
         return self._models.get(name)
 
     def find(self, name: str) -> Model:
-        """Return the model that *name* resolves to.
+        """Return the model that the name, alias or pattern *name* resolves to.
 
         Raises:
-            UnknownModel: there is no such model.
+            UnknownModel: if there is no such model.
         """
         known = self._names.resolve(name)
         model = None if known is None else self._models.get(known)
@@ -50,14 +50,14 @@ class Models:
         return model
 
     def route(self, name: str) -> Route | None:
-        """Return the route that *name* resolves to, if it is one."""
+        """Return the route that *name* resolves to, or None if it is not a route."""
         known = None if self.routes is None else self._names.resolve(name)
         return None if known is None or self.routes is None else self.routes.get(known)
 
     def only(self) -> str | None:
-        """Return the name of the only model; None if there are several models, or none, or a route beside it."""
+        """Return the name of the only model, or None if there are other models or routes."""
         return next(iter(self._models)) if len(self._models) == 1 and self.routes is None else None
 
     def configured_name(self, name: str) -> str:
-        """Return the name of the model or route that *name* resolves to; *name* itself if it resolves to nothing."""
+        """Return the name of the model or route that *name* resolves to, or *name* itself if it is unknown."""
         return self._names.resolve(name) or name

@@ -1,9 +1,10 @@
-"""Chooses the model of a request whose name stands for several models.
+"""Choice of the model for a request whose name stands for several models (a route).
 
-1. A request that continues a kept response of its team goes to the model that keeps it, if its key may use that model.
-2. Else the first matching rule decides, whether its model is ready or not: no other model can serve the request.
-3. Else the weights decide: the variant of its key, user or session, or the next one in turn; a variant that is not
-   ready is skipped.
+1. A request that continues a stored response of its team goes to the model that stores it, if its key may use that
+   model.
+2. Otherwise the first matching rule decides, even if its model is not ready: no other model can serve the request.
+3. Otherwise the weights decide: the variant of the key, user or session, or the next variant in turn. Variants that
+   are not ready are skipped.
 """
 
 from collections.abc import Callable
@@ -22,38 +23,38 @@ from gateway.tenancy.teams.permits import Permits
 
 
 class RouteQuery(msgspec.Struct, frozen=True):
-    """Properties of a request that are known before its model."""
+    """Properties of a request that are known before its model is chosen."""
 
     path: str
     raw: bytes
     body: Body
-    """Parsed form of `raw`."""
+    """Body of the request, parsed from `raw`."""
     header: Callable[[bytes], str | None]
-    """Gives the caller's header of a name."""
+    """Function that returns a request header by name, or None."""
     key: str | None = None
-    """Public id of the caller's key; None where there are no keys."""
+    """Public id of the caller's key, or None if there are no keys."""
     team: str | None = None
     user: str | None = None
-    """The end user, where a header names one."""
+    """End user named by a request header, or None."""
     permits: Permits | None = None
-    """Permissions of its key; None where there are no keys."""
+    """Permissions of the caller's key, or None if there are no keys."""
 
 
 class RouteChooser:
-    """Chooser among *models*, which have the routes; *owner_of* returns the owner of a response."""
+    """Chooser among *models* and their routes. *owner_of* returns the owner of a stored response."""
 
     def __init__(self, models: Models, owner_of: Callable[[str], ResponseOwner | None]) -> None:
         self._models = models
         self._owner_of = owner_of
 
     async def model(self, asking: RouteQuery, *, peeks: bool = False) -> tuple[Model, RouteChoice | None]:
-        """The model for *asking*, and why; no choice where its name stands for one model only.
+        """Return the model for *asking*, and the reason for the choice, which is None if the name stands for one model.
 
-        One that only *peeks* is not counted, and deals nothing.
+        With *peeks*, the request is not counted and takes no turn.
 
         Raises:
-            UnknownModel: nothing is served under the name.
-            Forbidden: its key may not use any model that could serve it.
+            UnknownModel: if no model or route has the requested name.
+            Forbidden: if the key may not use any model that could serve the request.
         """
         models, name = self._models, asking.body.model
         route = models.route(name)
@@ -123,7 +124,7 @@ class RouteChooser:
         return None if who is None else short_name(who)
 
     def _named(self, route: Route, asking: RouteQuery) -> str | None:
-        """Return the key, user or session that keeps its variant; None: the next variant in turn."""
+        """Return the key, user or session that determines the variant, or None if variants take turns."""
         if route.sticky == "key":
             return asking.key
         if route.sticky == "user":

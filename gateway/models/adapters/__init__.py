@@ -1,1 +1,1 @@
-"""LoRA adapters: which worker has one, the extra cost elsewhere, and loading on demand."""
+"""LoRA adapters: which workers have loaded them, their extra cost elsewhere, and loading on demand."""

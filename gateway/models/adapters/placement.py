@@ -1,4 +1,4 @@
-"""The adapter of one model, for the attempts of a request."""
+"""Placement of one model's LoRA adapter, for the attempts of a request."""
 
 from cache_index import WorkerId
 from gateway.backends.backend import WorkerBackend
@@ -7,7 +7,7 @@ from gateway.models.adapters.wire import says_unknown
 
 
 class AdapterPlacement:
-    """Adapter of one model, *subject*, on the workers that *adapter_registry* knows. Requests call it
+    """LoRA adapter of the model *subject* on the workers in *adapter_registry*. Workers know the model as
     *upstream_name*.
     """
 
@@ -17,9 +17,10 @@ class AdapterPlacement:
         self._names = (subject.adapter.name, upstream_name)
 
     def is_there(self, backend: WorkerBackend) -> bool:
-        """Return whether a request can be sent there at once; if so, the adapter counts as used.
+        """Return whether a request can be sent to *backend* without loading the adapter first. If so, mark the adapter
+        as used.
 
-        Where it is not known, or could not be changed, the engine will say.
+        A worker with an unknown state gets the request: if the adapter is missing, the engine refuses it.
         """
         adapter = self._subject.adapter
         holds = self._adapter_registry.holds(backend.url, adapter)
@@ -29,16 +30,16 @@ class AdapterPlacement:
         return True
 
     async def bring(self, backend: WorkerBackend, *, waits: bool = False) -> None:
-        """Make *backend* load it; with *waits*, wait for room: there is no other worker.
+        """Ask *backend* to load the adapter. With *waits*, wait for room, because no other worker can take the request.
 
         Raises:
-            AdapterMissing: it could not, or may not.
+            AdapterMissing: if *backend* may not load the adapter, or failed to load it.
         """
         await self._adapter_registry.bring(self._subject, backend, waits=waits)
         self._adapter_registry.used(backend.url, self._subject.adapter)
 
     def is_refused(self, backend: WorkerBackend, status: int, body: bytes) -> bool:
-        """Whether the answer says that *backend* does not have it, which is known from then on."""
+        """Return whether the answer shows that *backend* lacks the adapter, and record it if so."""
         if not says_unknown(status, body, *self._names):
             return False
         self._adapter_registry.refused(backend.url, self._subject.adapter)

@@ -1,9 +1,9 @@
-"""Knows which worker has which adapter, and loads it where it is needed; shared by all models that are adapters.
+"""State of LoRA adapters on workers, shared by all models that are adapters, and loading on demand.
 
-1. A load that has begun goes on even if its caller leaves; others that need the same one there wait for that load.
-2. Each worker does one thing at a time: so there is room for what is loaded, and nothing is unloaded twice.
-3. The cost of a load becomes a penalty for workers without the adapter. A request waits for a load only if that is
-   cheaper than waiting for a worker that has the adapter.
+1. A load continues even if its caller disconnects. Later requests for the same adapter and worker wait for that load.
+2. Loads and unloads on a worker run one at a time, so room stays available and no adapter is unloaded twice.
+3. Workers without the adapter cost more by the load time. A request waits for a load only if waiting for a worker that
+   has the adapter costs more.
 """
 
 import asyncio
@@ -25,36 +25,36 @@ from routing.load_price import LoadPrice
 _log = logging.getLogger(__name__)
 
 LISTED_EVERY_S = 0.5
-"""Time before a worker is asked for its list again on behalf of another model."""
+"""Minimum seconds between two requests for a worker's list of adapters."""
 ROOM_EVERY_S = 0.05
-"""Time between two looks for room, where all adapters of a worker are in use."""
+"""Seconds between two checks for room on a worker whose adapters are all in use."""
 NO_ROOM = "it has as many as it may, and all are in use"
 SAID_BYTES = 200
-"""Bytes of a worker's refusal that go into the log."""
+"""Maximum bytes of a worker's error message in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterTimeouts:
     load_s: float = 1.0
-    """Expected time of a load until the first one."""
+    """Assumed seconds for loading an adapter, until the first load is measured."""
     load_timeout_s: float = 60.0
     retry_s: float = 30.0
-    """Time for which a worker that failed to load an adapter is not asked again."""
+    """Seconds for which a worker that failed to load an adapter is not asked to load it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedAdapter:
-    """A model that is an adapter, with the workers that serve it."""
+    """A model that is a LoRA adapter, with the workers that serve it."""
 
     model: str
     adapter: Adapter
     fleet: Fleet
     addresses: Mapping[WorkerId, str]
-    """Addresses of its workers. Those at one address are one process."""
+    """Address of each worker. Workers with the same address are one process."""
 
 
 class AdapterRegistry:
-    """State of all adapters on all workers. *clock* is monotonic."""
+    """State of all LoRA adapters on all workers. *clock* returns monotonic seconds."""
 
     def __init__(self, *, clock: Callable[[], float]) -> None:
         self._clock = clock
@@ -70,10 +70,12 @@ class AdapterRegistry:
         self._failed_until: dict[tuple[str, str], float] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self.counters: Counter[tuple[str, str]] = Counter()
-        """Outcomes by model and ``loaded``, ``failed``, ``no_room`` or ``unloaded``, since the start."""
+        """Numbers of adapter loads and unloads since startup, by model and outcome: ``loaded``, ``failed``,
+        ``no_room``, ``unloaded``.
+        """
 
     def attend(self, subjects: Iterable[ServedAdapter], patience: AdapterTimeouts) -> None:
-        """Serve these adapters from now on, and no others. What is known of workers that stay is kept."""
+        """Serve only the adapters of *subjects* from now on. The known state of workers that stay is kept."""
         self._patience = patience
         self._subjects = {subject.model: subject for subject in subjects}
         self._at = defaultdict(list)
@@ -87,7 +89,7 @@ class AdapterRegistry:
             self._reprice(address)
 
     async def run(self) -> None:
-        """Load what is asked for, until canceled."""
+        """Load requested adapters until canceled."""
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.get_running_loop().create_future()
 
@@ -95,24 +97,24 @@ class AdapterRegistry:
         return iter(self._subjects.values())
 
     def load_s(self, base: str) -> float | None:
-        """Return the expected time to load an adapter of *base*; None: it has none."""
+        """Return the expected seconds for loading an adapter of the model *base*, or None if it has no adapters."""
         price = self._prices.get(base)
         return None if price is None else price.load_s
 
     # ---- what is known
 
     def wants_list(self, address: str) -> bool:
-        """Whether to ask the worker at *address* what it has; several models may ask on its behalf."""
+        """Return whether to ask the worker at *address* for its adapters. Several models may ask the same worker."""
         return address in self._at and self._clock() - self._listed_at.get(address, float("-inf")) >= LISTED_EVERY_S
 
     def listed(self, address: str, adapters: Sequence[str], asked_at: float) -> None:
-        """Note all adapters that the worker at *address* listed when it was asked at *asked_at*."""
+        """Record the *adapters* that the worker at *address* listed at the time *asked_at*."""
         self._listed_at[address] = asked_at
         self._residency.listed(address, adapters, asked_at)
         self._reprice(address)
 
     def observed(self, address: str, observation: Observation) -> None:
-        """Note the engine of a worker, and the adapters that its metrics show."""
+        """Record the engine of the worker at *address*, and the adapters in its metrics."""
         reading = observation.reading
         if address in self._at and reading.engine is not None:
             self._engines[address] = reading.engine
@@ -121,28 +123,27 @@ class AdapterRegistry:
             self._reprice(address)
 
     def holds(self, address: str, adapter: Adapter) -> bool | None:
-        """Return whether the worker at *address* has it; None: not known."""
+        """Return whether the worker at *address* has loaded *adapter*, or None if that is unknown."""
         return self._residency.holds(address, adapter.name)
 
     def used(self, address: str, adapter: Adapter) -> None:
-        """Note that a request for it goes to *address*."""
+        """Record that a request for *adapter* is sent to the worker at *address*."""
         self._residency.used(address, adapter.name, self._clock())
 
     def refused(self, address: str, adapter: Adapter) -> None:
-        """Note that the worker at *address* does not have it."""
+        """Record that the worker at *address* does not have *adapter*."""
         self._residency.lost(address, adapter.name, self._clock())
         self._reprice(address)
 
     # ---- getting it there
 
     async def bring(self, subject: ServedAdapter, backend: WorkerBackend, *, waits: bool = False) -> None:
-        """Let *backend* load the adapter of *subject*, if it does not have it by then.
+        """Ask *backend* to load the adapter of *subject*, unless it has the adapter already.
 
-        One that *waits* has nowhere else to go: where there is no room because all that is there is in use, it waits
-        for some, for as long as a load may take.
+        With *waits*, wait for room if all adapters on *backend* are in use, for at most the load timeout.
 
         Raises:
-            AdapterMissing: it may not, or could not.
+            AdapterMissing: if *backend* may not load the adapter, or failed to load it.
         """
         adapter = subject.adapter
         key = backend.url, adapter.name
@@ -168,7 +169,7 @@ class AdapterRegistry:
         return None
 
     async def _loaded(self, subject: ServedAdapter, backend: WorkerBackend, *, waits: bool) -> str | None:
-        """Load the adapter; return why that failed, or None."""
+        """Load the adapter on the worker. Return the reason for a failure, or None."""
         adapter, address = subject.adapter, backend.url
         try:
             why = await self._done(subject, backend, waits=waits)
@@ -217,7 +218,7 @@ class AdapterRegistry:
         return None
 
     async def _room_for(self, adapter: Adapter, backend: WorkerBackend) -> str | None:
-        """Unload the least recently used adapters until there is room; return why that failed, or None."""
+        """Unload the least recently used adapters until *adapter* fits. Return the reason for a failure, or None."""
         address = backend.url
         while adapter.max_per_worker is not None and len(self._residency.held(address)) >= adapter.max_per_worker:
             idle = {each.adapter.name: each for each in self._at.get(address, ()) if _is_idle(each, address)}
@@ -247,7 +248,7 @@ class AdapterRegistry:
     # ---- what follows from it
 
     def _reprice(self, address: str) -> None:
-        """Set the fleets' penalty for requests to *address*."""
+        """Update the extra cost of requests to the worker at *address*."""
         now = self._clock()
         for subject in self._at.get(address, ()):
             adapter = subject.adapter
@@ -262,7 +263,7 @@ class AdapterRegistry:
 
 
 def _is_idle(subject: ServedAdapter, address: str) -> bool:
-    """Return whether it can be unloaded there: it is not in use, and it could be loaded again."""
+    """Return whether an adapter may be unloaded: it is not in use, and the gateway can load it again."""
     if not subject.adapter.is_loadable:
         return False
     return not any(

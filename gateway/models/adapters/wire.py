@@ -1,8 +1,8 @@
-"""Calls by which engines load and list adapters: values to bytes and back.
+"""HTTP calls that load, unload and list LoRA adapters on engines.
 
 vLLM 0.33 (vllm/entrypoints/serve/lora, with ``VLLM_ALLOW_RUNTIME_LORA_UPDATING``) answers ``/v1/load_lora_adapter``
-with 200 and a sentence, 400 where it has the adapter, 404 where it does not find it. SGLang 0.5 has the same without
-``/v1``. Both list adapters in ``/v1/models`` as models with a ``parent``.
+with 200 on success, 400 if the adapter is already loaded, and 404 if the path has no adapter. SGLang 0.5 has the same
+paths without ``/v1``. Both list adapters in ``/v1/models`` as models with a ``parent``.
 """
 
 from typing import Any
@@ -29,27 +29,27 @@ _decode_cards = msgspec.json.Decoder(_Cards).decode
 
 
 def load_call(name: str, path: str, engine: EngineKind | None) -> Call:
-    """Return the call that loads the adapter *name* from *path*; an unknown *engine* is treated like vLLM."""
+    """Return the HTTP call that loads the adapter *name* from *path*. An unknown *engine* is treated like vLLM."""
     return _call("load", {"lora_name": name, "lora_path": path}, engine)
 
 
 def unload_call(name: str, engine: EngineKind | None) -> Call:
-    """Return the call that unloads the adapter *name*."""
+    """Return the HTTP call that unloads the adapter *name*."""
     return _call("unload", {"lora_name": name}, engine)
 
 
 def is_loaded_now(status: int, body: bytes) -> bool:
-    """Return whether a worker has the adapter after this answer to `load_call`, from now or from before."""
+    """Return whether a worker that gave this answer to `load_call` has the adapter, loaded now or earlier."""
     return status == 200 or (status == 400 and b"already" in body)
 
 
 def is_unloaded_now(status: int) -> bool:
-    """Return whether a worker does not have the adapter after this answer to `unload_call`."""
+    """Return whether a worker that gave this answer to `unload_call` no longer has the adapter."""
     return status in {200, 404}
 
 
 def adapters_in(models: bytes) -> list[str] | None:
-    """Return the adapters in *models*, an answer of ``/v1/models``; None if it is malformed."""
+    """Return the adapters in *models*, a response of ``/v1/models``, or None if it is malformed."""
     try:
         cards = _decode_cards(models)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -58,9 +58,9 @@ def adapters_in(models: bytes) -> list[str] | None:
 
 
 def says_unknown(status: int, body: bytes, *names: str) -> bool:
-    """Return whether a worker refused a request because it has no adapter that is called one of *names*.
+    """Return whether a worker refused a request because it has no adapter with one of *names*.
 
-    vLLM answers 404, SGLang 400; an unknown response or argument gets the same, so the name counts.
+    vLLM answers 404, SGLang 400. Other errors get the same status, so the name must match.
     """
     if status not in {400, 404}:
         return False

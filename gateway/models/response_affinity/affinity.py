@@ -1,4 +1,4 @@
-"""The only worker that can answer, because it keeps the response that a request continues."""
+"""Affinity of a request to the worker that stores the response that it continues."""
 
 from collections.abc import Callable
 
@@ -12,12 +12,11 @@ from gateway.protocol.errors import UnknownResponse
 def keeping_worker(
     body: Body, model: Model, find: Callable[[str], ResponseOwner | None], team: str | None = None
 ) -> WorkerId | None:
-    """The worker of *model* that keeps what *body* of *team* goes on from, as far as *find* knows.
+    """Return the worker of *model* that stores the response that *body* continues, or None. *find* returns its owner.
 
     Raises:
-        UnknownResponse: that worker is no more, or the response is another team's, or, where there are teams, it is not
-            known whose it is.
-        InvalidField: it cannot be the id of a response.
+        UnknownResponse: if that worker is gone, or if the response belongs to another team or to an unknown team.
+        InvalidField: if `previous_response_id` is not a valid response id.
     """
     if body.previous_response_id is None:
         return None

@@ -1,4 +1,4 @@
-"""Owners of responses: OpenAI's Responses API has a memory, and one worker holds it."""
+"""Owners of stored responses: the worker that has a response of the Responses API, and its team."""
 
 import asyncio
 import hashlib
@@ -14,11 +14,13 @@ from cache_index import WorkerId
 from gateway.protocol.errors import InvalidField, StoreUnavailable
 
 MAX_UNWRITTEN: Final = 10_000
-"""Owners that wait for an unavailable store, about 400 bytes each. Beyond that, the oldest are known only here."""
+"""Maximum number of owners that wait for an unavailable store, at about 400 bytes each. The oldest ones are never
+written.
+"""
 BATCH: Final = 64
-"""Owners written together."""
+"""Maximum number of owners written to the store at once."""
 AGAIN_S: Final = 1.0
-"""Time between two attempts to write to a store that is not available."""
+"""Seconds between two attempts to write to an unavailable store."""
 
 _decode_row = msgspec.json.Decoder(tuple[str, str, str | None, str]).decode
 _is_plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:~-]{0,255}").fullmatch
@@ -26,65 +28,69 @@ _is_plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:~-]{0,255}").fullmatch
 
 class ResponseOwner(msgspec.Struct, frozen=True):
     model: str
-    """The configured name."""
+    """Configured name of the model."""
     worker: WorkerId
     team: str | None = None
-    """Team that the response belongs to; None without teams."""
+    """Team that the response belongs to, or None without teams."""
     asked: str = ""
-    """Requested name of the model: a key may be allowed for that alone. Empty: the configured name."""
+    """Model name in the request, to which permissions of keys apply. Empty if it is the configured name."""
 
 
 def row_of(owner: ResponseOwner) -> bytes:
-    """Return *owner* as stores keep it."""
+    """Return *owner* serialized for the store."""
     return msgspec.json.encode((owner.model, owner.worker, owner.team, owner.asked))
 
 
 def owner_in(row: bytes | str) -> ResponseOwner:
-    """Return the owner that `row_of` encoded. Decoded as a tuple: compiled, a Struct loses the types of its fields."""
+    """Return the owner that `row_of` serialized. It is parsed as a tuple, because compiled Structs lose their field
+    types.
+    """
     model, worker, team, asked = _decode_row(row)
     return ResponseOwner(model, WorkerId(worker), team, asked)
 
 
 class OwnerStore(Protocol):
-    """Store of owners, shared by gateways, for as long as responses live. Ids are digests, see `digest`."""
+    """Store of response owners that gateways share. Responses are identified by their `digest`."""
 
     async def find(self, digest: str) -> ResponseOwner | None:
-        """Return the owner of a response; None if it has none.
+        """Return the owner of a response, or None if it is unknown.
 
         Raises:
-            StoreUnavailable: the store does not answer.
+            StoreUnavailable: if the store does not answer.
         """
         ...
 
     async def keep(self, owners: Mapping[str, ResponseOwner]) -> Mapping[str, ResponseOwner]:
-        """Store those *owners* whose responses have none yet; return the existing owners of the others.
+        """Store the *owners* of responses that have none yet, and return the existing owners of all other responses.
 
         Raises:
-            StoreUnavailable: some may have been kept or not.
+            StoreUnavailable: if the store does not answer. Some owners may have been stored.
         """
         ...
 
 
 def digest(response_id: str) -> str:
-    """Return the key of a response, as ids may be long: 32 hexadecimal digits."""
+    """Return the key of a response in the store: 32 hexadecimal digits, however long its id is."""
     return hashlib.sha256(response_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def check_response_id(response_id: str, param: str) -> None:
-    """Raise InvalidField if *response_id* cannot be part of a path: no slash, ``..``, space or control character."""
+    """Raise InvalidField if *response_id* is unsafe in a URL path: it has a slash, ``..``, a space or a control
+    character.
+    """
     if not _is_plain(response_id):
         text = f"'{param}' must be an id of at most 256 letters, digits, '_', '.', ':', '~' and '-'"
         raise InvalidField(text, param=param)
 
 
 class ResponseOwners:
-    """Worker and team of each response, for the *most* recently used ones; all others are in *store*.
+    """Owners of the *most* recently used responses, in memory. All other owners are only in *store*.
 
-    About 400 bytes each. An owner never changes: an id that comes again is ignored.
+    Each owner takes about 400 bytes. Owners never change, so a repeated id is ignored.
     """
 
     def __init__(self, store: OwnerStore | None = None, *, most: int = 100_000) -> None:
-        """*store* None: only the responses of this process are known."""
+        """*store* is the store of all owners. If it is None, only responses of this process are known."""
         self._store = store
         self._most = most
         self._owners: OrderedDict[str, ResponseOwner] = OrderedDict()
@@ -92,7 +98,7 @@ class ResponseOwners:
         self._comes = asyncio.Event()
 
     def remember(self, response_id: str, owner: ResponseOwner) -> None:
-        """Keep *owner*, unless the response has one already."""
+        """Keep *owner* of the response, unless the response has an owner already."""
         key = digest(response_id)
         if key in self._owners:
             self._owners.move_to_end(key)
@@ -105,7 +111,7 @@ class ResponseOwners:
             self._comes.set()
 
     def find(self, response_id: str) -> ResponseOwner | None:
-        """Return the owner; None if it is not known to this process. Finding it counts as a use."""
+        """Return the owner of the response, or None if this process has none. Mark the owner as recently used."""
         key = digest(response_id)
         owner = self._owners.get(key)
         if owner is not None:
@@ -113,14 +119,14 @@ class ResponseOwners:
         return owner
 
     def peek(self, response_id: str) -> ResponseOwner | None:
-        """Return the owner like `find`, without counting it as a use."""
+        """Return the owner of the response like `find`, without marking it as recently used."""
         return self._owners.get(digest(response_id))
 
     async def look(self, response_id: str) -> ResponseOwner | None:
-        """Return the owner like `find`, also for responses of other gateways or of this one before a restart.
+        """Return the owner of the response from memory or from the store, or None if both do not know it.
 
         Raises:
-            StoreUnavailable: the store does not answer.
+            StoreUnavailable: if the store does not answer.
         """
         owner = self.find(response_id)
         if owner is None and self._store is not None:
@@ -131,7 +137,7 @@ class ResponseOwners:
         return owner
 
     async def run(self) -> None:
-        """Write new owners to the store, apart from requests, until canceled."""
+        """Write new owners to the store in the background, until canceled."""
         while True:
             await self._comes.wait()
             self._comes.clear()
@@ -145,10 +151,10 @@ class ResponseOwners:
                 self._comes.set()
 
     async def write(self) -> None:
-        """Write all owners that the store does not have yet.
+        """Write all owners to the store that it does not have yet.
 
         Raises:
-            StoreUnavailable: some are not written.
+            StoreUnavailable: if some owners could not be written.
         """
         while self._unwritten and self._store is not None:
             batch = dict(list(self._unwritten.items())[:BATCH])

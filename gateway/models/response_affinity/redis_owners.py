@@ -1,4 +1,4 @@
-"""Owners of responses in Redis or Valkey, which forgets them by itself."""
+"""Response owners in Redis or Valkey, which delete them after their lifetime."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,11 +7,13 @@ from gateway.models.response_affinity.owners import ResponseOwner, owner_in, row
 from gateway.storage.redis_link import RedisLink
 
 _PREFIX = "warmgate:response:"
-"""Each response is a key of its own, so a cluster spreads them."""
+"""Prefix of the Redis key of each response. Separate keys are distributed over a cluster."""
 
 
 class RedisOwners:
-    """`OwnerStore`, each owner a value with *lifetime_s* to live. One round trip, or two where it was there."""
+    """`OwnerStore` in Redis, where each owner expires after *lifetime_s*. Calls take one round trip, or two for known
+    owners.
+    """
 
     def __init__(self, link: RedisLink, *, lifetime_s: float) -> None:
         self._link = link
@@ -28,7 +30,7 @@ class RedisOwners:
         return {digest: owner for digest, owner in zip(owners, earlier, strict=True) if owner is not None}
 
     async def _kept(self, digest: str, owner: ResponseOwner) -> ResponseOwner | None:
-        """Store *owner* unless there is one; return the one that was there, or None."""
+        """Store *owner* unless the response has one already. Return the existing owner, or None."""
         value = row_of(owner)
         key = _PREFIX + digest
         if await self._link.ask(lambda client: client.set(key, value, nx=True, ex=self._lifetime_s)):

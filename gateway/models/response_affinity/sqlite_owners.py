@@ -1,4 +1,4 @@
-"""Owners of responses in the embedded store."""
+"""Response owners in the embedded SQLite store."""
 
 import sqlite3
 from collections.abc import Callable, Mapping
@@ -15,9 +15,9 @@ _TABLES = (
 
 
 class SqliteOwners:
-    """`OwnerStore` in a table of *file*: for *lifetime_s* and no more than the *most* recent, some 300 bytes each.
+    """`OwnerStore` in a table of *file*, for *lifetime_s* seconds and the *most* recent owners, about 300 bytes each.
 
-    *wall_clock* gives seconds since 1970.
+    *wall_clock* returns seconds since 1970.
     """
 
     def __init__(

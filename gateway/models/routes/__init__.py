@@ -1,1 +1,1 @@
-"""Names that stand for several models: canaries, A/B tests, and rules that look at the request."""
+"""Routes: names that stand for several models, for canaries, A/B tests, and rules by properties of requests."""

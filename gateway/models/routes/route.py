@@ -1,4 +1,4 @@
-"""One name that stands for several models."""
+"""A route: one name that stands for several models."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -12,21 +12,21 @@ Sticky = Literal["none", "key", "user", "session"]
 
 BY_WEIGHT = "weight"
 BY_RESPONSE = "response"
-"""Reason of a choice that no rule names: its share, or a kept response that the request continues."""
+"""Value of `RouteChoice.rule` for a request that continues a stored response."""
 
 
 class RouteChoice(msgspec.Struct, frozen=True):
-    """The model that a request got, and why."""
+    """Model that was chosen for a request, and the reason."""
 
     route: str
     model: str
-    """Configured name of the model."""
+    """Configured name of the chosen model."""
     rule: str
-    """Name of the rule that was true of it, else `BY_WEIGHT` or `BY_RESPONSE`."""
+    """Name of the matching rule, or else `BY_WEIGHT` or `BY_RESPONSE`."""
 
 
 class Route:
-    """Rules and shares by which requests for *name* choose a model. Only `Variants.deal` changes anything in it."""
+    """Rules and weights that choose a model for requests to *name*. Only `Variants.deal` changes state."""
 
     def __init__(
         self,
@@ -40,19 +40,19 @@ class Route:
         counts_exactly: bool = False,
         checks_variants: bool = False,
     ) -> None:
-        """*first* is the model whose tokens are counted."""
+        """*first* is the model whose tokenizer or estimate counts prompt tokens."""
         self.name = name
         self.first = first
         self.variants = variants
         self.rules = tuple(rules)
         self.sticky: Sticky = sticky
         self.passes_on = passes_on
-        """A request goes to the next variant if its own is not ready."""
+        """Whether a request goes to the next variant if its own variant is not ready."""
         self.counts_exactly = counts_exactly
         self.checks_variants = checks_variants
-        """A key needs permission for the chosen model as well."""
+        """Whether a key also needs permission for the chosen model."""
         self.counts_tokens = any(rule.prompt_tokens_from or rule.prompt_tokens_below for rule in self.rules)
         self.looks_inside = any(rule.asks for rule in self.rules)
-        """Whether bodies have to be read a second time, for what they ask for."""
+        """Whether rules require features, so that request bodies must be parsed for them."""
         self.models = frozenset((*variants.shares, *(rule.model for rule in self.rules)))
-        """All that it may lead to."""
+        """Names of all models that the route may choose."""

@@ -1,4 +1,4 @@
-"""The routes that are in force, and how often each led where."""
+"""Active routes, and how often each model was chosen."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,20 +7,20 @@ from gateway.models.routes.route import Route, RouteChoice
 
 
 class RouteTable:
-    """Found by their configured names. Settings that change make others, which go on counting where these end."""
+    """Active routes by configured name. After a change of settings, a new table continues the counters of *former*."""
 
     def __init__(self, routes: Iterable[Route], former: "RouteTable | None" = None) -> None:
         self._routes = {route.name: route for route in routes}
         self.counters: Counter[RouteChoice] = Counter() if former is None else former.counters
-        """Requests by their choice, since the start; it never shrinks."""
+        """Number of requests by chosen model and reason since startup, which never decreases."""
 
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes.values())
 
     def get(self, name: str) -> Route | None:
-        """The route that is configured as *name*, if there is one."""
+        """Return the route with the configured name *name*, or None."""
         return self._routes.get(name)
 
     def leading_to(self, model: str) -> list[Route]:
-        """Entries that may choose *model*."""
+        """Return the routes that may choose *model*."""
         return [route for route in self if model in route.models]

@@ -1,4 +1,4 @@
-"""Rule that sends requests to a certain model, whatever the weights say."""
+"""Rule that sends matching requests to one model, before any weights apply."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from gateway.models.routes.traits import Ability, Traits
 
 
 class RouteRule(msgspec.Struct, frozen=True):
-    """True of a request if all that is given is true of it; None, or nothing in `asks`: it is not looked at."""
+    """Rule that matches a request if all of its conditions hold. None, or an empty `asks`, is no condition."""
 
     name: str
     model: str
@@ -18,7 +18,7 @@ class RouteRule(msgspec.Struct, frozen=True):
     teams: frozenset[str] | None = None
 
     def matches(self, traits: Traits) -> bool:
-        """A request without a limit of output allows any: it is not below any number, and not known to reach one."""
+        """Return whether the rule matches. A request without an output limit reaches no `max_tokens` limit."""
         least, below, most = self.prompt_tokens_from, self.prompt_tokens_below, self.max_tokens_from
         if least is not None and traits.prompt_tokens < least:
             return False

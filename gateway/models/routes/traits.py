@@ -1,4 +1,4 @@
-"""Traits of a request that decide which model it needs: its length, and abilities that it requires."""
+"""Traits of a request by which rules choose its model: its length, and the features that it uses."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -18,25 +18,27 @@ _KINDS: dict[str, Ability] = {
     "audio_url": "audio",
     "input_audio": "audio",
 }
-"""Types of parts of a message in the chat API (with vLLM's own), the Responses API and the Messages API."""
+"""Model ability required by each type of message part, in the chat API (with vLLM's types), Responses API and Messages
+API.
+"""
 _PLAIN_FORMATS = frozenset({"text", None})
 _NO_EFFORT = frozenset({"none", None})
 
 
 class Traits(msgspec.Struct, frozen=True):
-    """Traits that rules look at."""
+    """Traits of a request that route rules compare."""
 
     prompt_tokens: float
-    """Estimated, or exact."""
+    """Number of prompt tokens, estimated or exact."""
     max_tokens: int | None
-    """The caller's limit of output tokens; None: no limit."""
+    """Maximum number of output tokens that the caller set, or None for no limit."""
     asks: frozenset[Ability]
     team: str
-    """Empty where there are no teams."""
+    """Name of the caller's team, empty without teams."""
 
 
 class _Body(msgspec.Struct, gc=False):
-    """The fields of all APIs in one: none of them means something else in another."""
+    """Fields of request bodies of all APIs. No field means different things in two APIs."""
 
     messages: Any = None
     input: Any = None
@@ -55,7 +57,7 @@ _decode = msgspec.json.Decoder(_Body, float_hook=Raw).decode
 
 
 def abilities_in(raw: bytes) -> frozenset[Ability]:
-    """Return the abilities that the JSON body *raw* requires; none if it is not a JSON object. O(bytes)."""
+    """Return the abilities that the JSON body *raw* requires, or none if it is not a JSON object. O(bytes)."""
     try:
         body = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -96,7 +98,7 @@ def _of(value: Any, name: str) -> Any:
 
 
 def _parts(items: Any) -> Iterator[dict[str, Any]]:
-    """Messages or items and the parts that they hold, tool results with parts of their own among them."""
+    """Yield the messages or items of a request and their parts, including parts of tool results."""
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict):
             yield item
