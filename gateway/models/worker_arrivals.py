@@ -1,13 +1,13 @@
-"""Wakes requests that wait for a worker when one may be available."""
+"""Requests that wait for a worker, and are woken when one may be available."""
 
 import asyncio
 
 HEARTBEAT_S = 0.25
-"""Time between two looks without an announcement: a breaker closes by time alone."""
+"""Seconds between two checks without an announcement. A circuit breaker closes by time alone, without one."""
 
 
 class WorkerArrivals:
-    """Requests of one model that wait for a worker, whatever settings they began with."""
+    """Requests of one model that wait for a worker, including those that began with former settings."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
@@ -15,24 +15,24 @@ class WorkerArrivals:
 
     @property
     def waiting(self) -> int:
-        """Requests that wait for a worker."""
+        """Number of requests that wait for a worker."""
         return len(self._waiting)
 
     def announce(self) -> None:
-        """Wake all requests: a worker came up, woke, stopped draining, or is new."""
+        """Wake all waiting requests, because a worker is new, came up, woke up or stopped draining."""
         self._deserted_since = None
         for waiter in self._waiting:
             if not waiter.done():
                 waiter.set_result(None)
 
     def deserted_since(self, now: float) -> float:
-        """Return since when there is no worker: *now* at the first call after an announcement. Seconds of any clock."""
+        """Return the time since when there has been no worker: *now* at the first call after an announcement."""
         if self._deserted_since is None:
             self._deserted_since = now
         return self._deserted_since
 
     async def next(self) -> None:
-        """Wait for an announcement or a heartbeat: then the caller looks again."""
+        """Wait for an announcement or a heartbeat. The caller then looks for a worker again."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiter)
         try:

@@ -1,4 +1,4 @@
-"""Gauges of a model's workers: the gateway's own account, and what their engines reported last."""
+"""Gauges of a model's workers: the gateway's own counts, and the latest values that engines reported."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ from routing.fleet import Fleet
 
 @dataclass(frozen=True, slots=True)
 class WorkerReading:
-    """Gauges of one worker, by name."""
+    """Gauges of one worker, by gauge name."""
 
     worker: str
     values: Mapping[str, float]
 
 
 class WorkerGauges:
-    """Reads the gauges of *workers*; observations of *former* stay valid for workers that stay."""
+    """Reader of the gauges of *workers*. Observations in *former* stay valid for workers that stay."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class WorkerGauges:
         self._observations: dict[WorkerId, Observation] = {w: before[w] for w in workers if w in before}
 
     def observed(self, worker: WorkerId, observation: Observation) -> None:
-        """Show *observation* among the gauges of *worker* until it is stale."""
+        """Include *observation* in the gauges of *worker* until it is stale."""
         self._observations[worker] = observation
 
     def readings(self, now: float) -> Iterator[WorkerReading]:
-        """Return the gauges of every worker at *now*."""
+        """Yield the gauges of every worker at the time *now*, in monotonic seconds."""
         for state in self._fleet:
             load = state.load(now)
             yield WorkerReading(
@@ -61,7 +61,7 @@ class WorkerGauges:
             )
 
     def _reported(self, worker: WorkerId, now: float) -> dict[str, float]:
-        """Return what the engine of *worker* reported unless that is stale, and how long ago it was read."""
+        """Return the gauges that the engine of *worker* reported, with their age, unless they are stale."""
         observation = self._observations.get(worker)
         if observation is None:
             return {}

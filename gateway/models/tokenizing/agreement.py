@@ -1,8 +1,8 @@
-"""Compares the gateway's tokens with those of an engine, on samples, before they are relied on.
+"""Comparison of the gateway's tokens with those of an engine, on sample prompts, before the gateway relies on them.
 
-Tokenizer, template, version and flags of an engine can each differ from the settings, and each shows in some prompts
-only. So there are samples of every `Feature`, the plainest first, and a difference is known by name: a tokenizer by
-``text``, a template by ``chat``, flags and versions by the others.
+The tokenizer, template, version and flags of an engine may differ from the settings, and each difference shows in some
+prompts only. So each `Feature` has samples, the simplest first. A wrong tokenizer shows in ``text``, a wrong template
+in ``chat``, and wrong flags or versions in the other features.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from gateway.models.tokenizing.features import Feature
 from gateway.models.tokenizing.token_source import RawPrompt, TokenSource
 
 Verdict = Literal["same", "different", "unknown"]
-"""``unknown``: one of the two could not tell."""
+"""Result of comparing two tokenizations. It is ``unknown`` if one of them is missing."""
 
 _CHAT = "/v1/chat/completions"
 _TEXTS = (
@@ -64,7 +64,8 @@ _SAMPLES: Mapping[Feature, Sequence[tuple[str, Mapping[str, Any]]]] = MappingPro
 
 
 async def agreement(ours: TokenSource, theirs: TokenSource, *, model: str) -> Mapping[Feature, Verdict]:
-    """Compare the tokens of both for every feature; *model* is its name at the engine. A dozen questions, one by one.
+    """Compare the tokens of *ours* and *theirs* for every feature. *model* is the engine's name of the model. Sends a
+    dozen requests in sequence.
 
     Samples for which *ours* is too slow at first are repeated.
     """
@@ -75,7 +76,7 @@ async def agreement(ours: TokenSource, theirs: TokenSource, *, model: str) -> Ma
 
 
 def distrusted(verdicts: Mapping[Feature, Verdict]) -> frozenset[Feature]:
-    """The features whose tokens are not to be relied on: those that differ."""
+    """Return the features for which gateway and engine disagree, so that the gateway's tokens must not be used."""
     return frozenset(feature for feature, verdict in verdicts.items() if verdict == "different")
 
 

@@ -1,4 +1,4 @@
-"""Parts of a request that go into the prompt: token ids, texts, or a chat. Data only."""
+"""Parts of a request that determine its prompt: token ids, texts, or a chat."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -9,25 +9,25 @@ JsonObject = dict[str, Any]
 
 
 class AskedIds(msgspec.Struct, frozen=True):
-    """Prompts that are token ids already; at least one."""
+    """One or more prompts that are given as token ids."""
 
     prompts: Sequence[Sequence[int]]
 
 
 class AskedTexts(msgspec.Struct, frozen=True):
-    """Prompts as plain text; at least one."""
+    """One or more prompts that are given as plain text."""
 
     prompts: Sequence[str]
     add_special_tokens: bool = True
-    """The tokenizer's own begin and end tokens go round each."""
+    """Whether the tokenizer adds its begin and end tokens to each prompt."""
 
 
 class AskedChat(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation to be rendered by the model's chat template, in the terms of ``/v1/chat/completions``."""
+    """A conversation for the model's chat template, with the fields of ``/v1/chat/completions``."""
 
     messages: Sequence[JsonObject]
     tools: Sequence[JsonObject] | None = None
-    """Tools in the form for the template, see `gateway.models.tokenizing.tools`."""
+    """Tools in the form that chat templates expect, see `gateway.models.tokenizing.tools`."""
     tool_choice_none: bool = False
     documents: Sequence[JsonObject] | None = None
     template_kwargs: JsonObject | None = None

@@ -1,4 +1,4 @@
-"""Readers of request bodies, by path."""
+"""Parsers of request bodies for tokenization, by path."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -21,10 +21,10 @@ _READERS: Mapping[str, Callable[[bytes], Asked]] = MappingProxyType(
 
 
 def asked_of(path: str, raw: bytes) -> Asked:
-    """Return what the body *raw* of a request to *path* asks for. O(bytes).
+    """Return the part of the body *raw*, sent to *path*, that determines its prompt. O(bytes).
 
     Raises:
-        Unknowable: the tokens of such a body cannot be known.
+        Unknowable: if the tokens of the body cannot be determined.
     """
     reader = _READERS.get(path)
     if reader is None:

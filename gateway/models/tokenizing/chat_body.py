@@ -1,4 +1,4 @@
-"""The body of ``/v1/chat/completions``, for the fields that decide its prompt.
+"""Body of ``/v1/chat/completions``: the fields that determine its prompt.
 
 The fields are those of vLLM's ChatCompletionRequest (`vllm/entrypoints/openai/chat_completion/protocol.py`), and
 SGLang's ``input_ids``.
@@ -15,10 +15,10 @@ from gateway.models.tokenizing.tools import tools_of
 
 
 def asked_of_chat(raw: bytes) -> AskedChat:
-    """Return what *raw* asks for. O(bytes).
+    """Return the chat in the body *raw*. O(bytes).
 
     Raises:
-        Unknowable: it is malformed, or has a field that makes its tokens depend on more than the model's template.
+        Unknowable: if *raw* is malformed, or if its tokens depend on more than the model's template.
     """
     body = decoded(raw, _decoder)
     if not body.messages:
@@ -64,7 +64,7 @@ _FUNCTION = ("arguments", "name")
 
 
 def _ordered(message: JsonObject) -> JsonObject:
-    """*message* with the keys of its tool calls in the order of OpenAI's types, by which vLLM reads and writes them."""
+    """Return *message* with the keys of its tool calls in the order of OpenAI's types, as vLLM writes them."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message
@@ -84,5 +84,7 @@ def _in_order(fields: JsonObject, first: tuple[str, ...]) -> JsonObject:
 
 
 def _gives_ids(kv_transfer_params: Any) -> bool:
-    """Ids that vLLM, from 0.32 on, takes in place of the messages (`vllm/renderers/online_renderer.py`)."""
+    """Return whether the parameters contain token ids that vLLM, since 0.32, uses instead of the messages
+    (`vllm/renderers/online_renderer.py`).
+    """
     return isinstance(kv_transfer_params, dict) and kv_transfer_params.get("prompt_token_ids") is not None

@@ -1,7 +1,7 @@
-"""A model's chat template, rendered as its engine does it.
+"""Rendering of a model's chat template, as its engine does it.
 
-Which variables a template has is vLLM's doing (`vllm/renderers/hf.py`, safe_apply_chat_template, 0.32), how a last
-message is left open that of transformers (`transformers/utils/chat_template_utils.py`, render_jinja_template, 5.19).
+The variables of templates follow vLLM 0.32 (`vllm/renderers/hf.py`, safe_apply_chat_template). Leaving the last message
+open follows transformers 5.19 (`transformers/utils/chat_template_utils.py`, render_jinja_template).
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,24 +26,24 @@ _NEVER_KWARGS = frozenset(
         *("max_length", "return_tensors", "return_dict", "return_assistant_tokens_mask"),
     }
 )
-"""Arguments that a request may not pass to the template: the surrounding function has them, or engines refuse them."""
+"""Template arguments that a request may not set, because engines set them or refuse them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A prompt as text."""
+    """A prompt rendered as text."""
 
     text: str
     exact_characters: int
-    """Length of the text that is certain to be the engine's: all of it, or up to the first image."""
+    """Number of leading characters that equal the engine's text: all, or those before the first image."""
     add_special_tokens: bool = False
 
 
 class ChatTemplate:
-    """Templates of one model: usually one, or ``default`` and ``tool_use``, chosen as in transformers.
+    """Chat templates of one model: usually one, or ``default`` and ``tool_use``, chosen as in transformers.
 
-    *special_tokens* are variables of a template, as ``bos_token``. *now* gives what the engine's clock shows, in the
-    engine's time zone. Raises `jinja2.TemplateError` for a template that does not compile.
+    *special_tokens* are template variables such as ``bos_token``. *now* returns the engine's local time. Raises
+    `jinja2.TemplateError` if a template does not compile.
     """
 
     def __init__(
@@ -55,10 +55,10 @@ class ChatTemplate:
         self._compiled = {name: _Compiled.of(source, environment, flags) for name, source in sources.items()}
 
     def render(self, chat: AskedChat) -> Rendered:
-        """The prompt of *chat*. O(its size), some 10 us per message; media costs it twice.
+        """Return the rendered prompt of *chat*. O(size), about 10 us per message, and twice that with media.
 
         Raises:
-            Unknowable: the template refuses *chat*, or *chat* has what is not known here.
+            Unknowable: if the template refuses *chat*, or *chat* has content that the gateway does not support.
         """
         compiled, variables = self._prepared(chat)
         conversation = conversation_of(chat.messages, compiled.form)
@@ -71,7 +71,7 @@ class ChatTemplate:
         return Rendered(text, _shared(text, other), chat.add_special_tokens)
 
     def _prepared(self, chat: AskedChat) -> "tuple[_Compiled, JsonObject]":
-        """The template that *chat* is rendered by, and what it is called with, messages aside."""
+        """Return the template for *chat* and its arguments, except the messages."""
         tools = None if chat.tool_choice_none and self._flags.excludes_tools_when_none else chat.tools
         compiled = self._chosen(has_tools=tools is not None)
         if chat.continue_final_message and chat.add_generation_prompt:
@@ -104,12 +104,12 @@ class ChatTemplate:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """One template."""
+    """One compiled chat template."""
 
     source: str
     template: jinja2.Template
     variables: frozenset[str]
-    """Variables that the template reads from its context."""
+    """Names of the variables that the template reads."""
     form: TemplateForm
 
     @classmethod
@@ -133,7 +133,7 @@ class _Compiled:
 
 
 def _wanted(chat: AskedChat) -> JsonObject:
-    """The variables that the request sets: its own fields win over ``chat_template_kwargs``."""
+    """Return the template variables of the request. Its own fields override ``chat_template_kwargs``."""
     kwargs = chat.template_kwargs or {}
     if kwargs.get("chat_template") is not None:
         raise Unknowable("own_template")
@@ -151,12 +151,14 @@ def _wanted(chat: AskedChat) -> JsonObject:
 
 
 def _merged(defaults: JsonObject, overrides: JsonObject) -> JsonObject:
-    """`vllm/renderers/params.py`, merge_kwargs: None and "auto" override nothing."""
+    """Return *defaults* overridden by *overrides*, except by None and "auto", as in vLLM (`vllm/renderers/params.py`,
+    merge_kwargs).
+    """
     return {**defaults, **{name: value for name, value in overrides.items() if value not in (None, "auto")}}
 
 
 def _left_open(messages: Sequence[JsonObject]) -> tuple[str, list[JsonObject]]:
-    """The text of the last message, which is to be gone on with, and *messages* with a mark at its end."""
+    """Return the text of the last message, which the model continues, and *messages* with a marker after that text."""
     *before, last = messages
     content = last["content"]
     if isinstance(content, str):
@@ -170,7 +172,9 @@ def _left_open(messages: Sequence[JsonObject]) -> tuple[str, list[JsonObject]]:
 
 
 def _up_to_mark(text: str, final: str) -> str:
-    """*text* up to its mark; white space that the template took from behind the mark goes from before it too."""
+    """Return *text* up to its marker. If the template stripped white space after the marker, strip it before the marker
+    too.
+    """
     mark = _CONTINUED.strip()
     at = text.rfind(mark)
     if at < 0 or final.strip() not in text:
@@ -179,7 +183,7 @@ def _up_to_mark(text: str, final: str) -> str:
 
 
 def _shared(text: str, other: str) -> int:
-    """Leading characters that both have. O(log) comparisons."""
+    """Return the number of leading characters that *text* and *other* have in common. O(log) comparisons."""
     low, high = 0, min(len(text), len(other))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,4 +1,4 @@
-"""The body of ``/v1/completions``, for the fields that decide its prompt."""
+"""Body of ``/v1/completions``: the fields that determine its prompt."""
 
 from typing import Any
 
@@ -10,10 +10,10 @@ from gateway.models.tokenizing.json_body import decoded
 
 
 def asked_of_completion(raw: bytes) -> AskedIds | AskedTexts:
-    """Return what *raw* asks for: token ids, or texts. O(bytes).
+    """Return the token ids or texts that the body *raw* has as prompts. O(bytes).
 
     Raises:
-        Unknowable: it is malformed, or has embeddings, a suffix, or a wish to cut the prompt.
+        Unknowable: if *raw* is malformed, has embeddings or a suffix, or asks for a truncated prompt.
     """
     body = decoded(raw, _decoder)
     if body.prompt_embeds is not None:

@@ -1,8 +1,8 @@
-"""Finds out whether a chat template takes the content of a message as one string or as a list of parts.
+"""Detection of the message content that a chat template expects: one string, or a list of parts.
 
-That is how vLLM decides with ``--chat-template-content-format auto`` (`vllm/renderers/hf.py`, _detect_content_format,
-0.32): a template that walks over the content of a message takes parts. Names are followed through assignments and the
-parameters of macros, without regard to scope, as there.
+It works like vLLM's ``--chat-template-content-format auto`` (`vllm/renderers/hf.py`, _detect_content_format, 0.32): a
+template that loops over the content of a message expects parts. As in vLLM, names are followed through assignments and
+macro parameters, without regard to scope.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from gateway.models.tokenizing.conversation import ContentFormat
 
 
 def content_format_of(template: nodes.Template) -> ContentFormat:
-    """Return the form of content that the parsed *template* takes; a string if that is not clear."""
+    """Return the content format that the parsed *template* expects, or "string" if that is unclear."""
     try:
         messages = _loop_names(template, _names_of(template, "messages"))
         walks = any(_single(loop.target) for loop in _content_loops(template, messages))
@@ -23,11 +23,11 @@ def content_format_of(template: nodes.Template) -> ContentFormat:
 
 
 class _UnusualName(Exception):
-    """Something that comes from the messages is bound to several names at once; vLLM gives up there."""
+    """Data from the messages is bound to several names at once. vLLM stops its detection in that case."""
 
 
 def _names_of(template: nodes.Template, first: str) -> list[str]:
-    """*first* and every name that it is assigned to, at one remove or more."""
+    """Return *first* and all names that it is assigned to, directly or through other names."""
     names = [first]
     for name in names:  # which grows
         for assignment in template.find_all(nodes.Assign):
@@ -39,14 +39,14 @@ def _names_of(template: nodes.Template, first: str) -> list[str]:
 
 
 def _loop_names(template: nodes.Template, lists: Iterable[str]) -> list[str]:
-    """The names under which loops over *lists* have the elements."""
+    """Return the loop variables of all loops over *lists*."""
     lists = [*lists]
     loops = template.find_all(nodes.For)
     return [_single(loop.target) for loop in loops if any(_is_of(loop.iter, name) for name in lists)]
 
 
 def _content_loops(template: nodes.Template, messages: list[str]) -> Iterator[nodes.For]:
-    """The loops over the content of one of *messages*."""
+    """Yield the loops over the content of a message in *messages*."""
     of_macros = _macro_loops(template, messages)
     for loop in template.find_all(nodes.For):
         if any(_is_of(loop.iter, name, "content") for name in messages):
@@ -59,8 +59,8 @@ def _content_loops(template: nodes.Template, messages: list[str]) -> Iterator[no
 
 
 def _macro_loops(template: nodes.Template, messages: list[str]) -> dict[int, list[str]]:
-    """Return, for each loop inside a macro, by id, the parameters of that macro that receive the content of a
-    message.
+    """Return the macro parameters that receive the content of a message, for each loop inside a macro, by the id of the
+    loop.
     """
     found: dict[int, list[str]] = {}
     calls = [call for call in template.find_all(nodes.Call) if isinstance(call.node, nodes.Name)]
@@ -83,7 +83,7 @@ def _is_content(value: nodes.Node, messages: list[str]) -> bool:
 
 
 def _is_of(node: nodes.Node | None, name: str, key: str | None = None) -> bool:
-    """*node* is the variable *name* (its member *key*, if one is named), or a filter, a test or a slice of that."""
+    """Return whether *node* is the variable *name* or its member *key*, possibly with a filter, a test or a slice."""
     while isinstance(node, nodes.Filter | nodes.Test) or (
         isinstance(node, nodes.Getitem) and isinstance(node.arg, nodes.Slice)
     ):

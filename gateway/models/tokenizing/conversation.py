@@ -1,9 +1,9 @@
-"""The messages of a chat as a chat template gets them.
+"""Messages of a chat in the form that chat templates get them.
 
-vLLM puts them in one form first (`vllm/renderers/chat_utils.py`, parse_chat_messages; 0.32): a template sees only the
-fields that it can know, content is text or parts according to what the template walks over, empty texts are dropped,
-and the arguments of tool calls are objects. `vllm/renderers/hf.py` then turns developers into systems for templates
-that know no developers.
+vLLM first converts messages to one form (`vllm/renderers/chat_utils.py`, parse_chat_messages, 0.32). Templates get only
+known fields. Content is text or parts, depending on the template. Empty texts are dropped, and arguments of tool calls
+are objects. Then `vllm/renderers/hf.py` turns developer messages into system messages for templates without a developer
+role.
 """
 
 import json
@@ -15,7 +15,7 @@ from gateway.models.tokenizing.asked import JsonObject
 from gateway.models.tokenizing.exactness import Unknowable
 
 ContentFormat = Literal["string", "openai"]
-"""Form of a message's content for a template: one string, or a list of parts."""
+"""Form of message content for a template: "string" for one string, or "openai" for a list of parts."""
 
 _TEXT_KEYS = {
     "text": "text",
@@ -35,7 +35,7 @@ _MEDIA = {
     "video_url": "video",
     "video_embeds": "video",
 }
-"""Kinds of content parts that are no text, by what templates call them."""
+"""Template names of the content part types that are not text."""
 
 _PART_FIELDS = frozenset(
     {
@@ -44,14 +44,14 @@ _PART_FIELDS = frozenset(
         *("video_embeds", "video_url"),
     }
 )
-"""Fields of parts that vLLM knows, and so keeps from templates; others it passes on."""
+"""Fields of content parts that vLLM uses itself and hides from templates. Templates get all other fields."""
 
 _BILLING = "x-anthropic-billing-header"
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateMessages:
-    """Value of ``messages`` for a template."""
+    """Messages as the template variable ``messages``."""
 
     messages: Sequence[JsonObject]
     has_media: bool = False
@@ -59,7 +59,7 @@ class TemplateMessages:
 
 @dataclass(frozen=True, slots=True)
 class TemplateForm:
-    """Form in which a template takes its messages."""
+    """Form in which a chat template takes its messages."""
 
     content: ContentFormat
     knows_developer: bool
@@ -68,13 +68,13 @@ class TemplateForm:
 def conversation_of(
     messages: Iterable[JsonObject], form: TemplateForm, *, media_mark: str | None = None
 ) -> TemplateMessages:
-    """*messages* as a template of *form* gets them. They are left as they are. O(their size).
+    """Return *messages* as a template of *form* gets them. The originals stay unchanged. O(size).
 
-    *media_mark* stands as text for every image, clip or video; without it they are what they are to the template. To
-    one that takes strings that is the engine's placeholder in front of the text, which is not known here and left out.
+    *media_mark* is a text that replaces every image, audio clip or video. Without it, templates that take parts get
+    media parts. Templates that take strings get only the text, because the placeholder of the engine is unknown.
 
     Raises:
-        Unknowable: a message is malformed, or has something that is not known here.
+        Unknowable: if a message is malformed, or has content that the gateway does not support.
     """
     reader = _Reader(form, media_mark)
     read = [reader.message(message) for message in messages]
@@ -84,7 +84,7 @@ def conversation_of(
 
 
 class _Reader:
-    """Reads the messages of one conversation, and remembers whether there was media in it."""
+    """Reader of one conversation's messages, which records whether they contain media."""
 
     def __init__(self, form: TemplateForm, media_mark: str | None) -> None:
         self._takes_parts = form.content == "openai"
@@ -128,14 +128,16 @@ class _Reader:
         return parts
 
     def _joined(self, parts: list[JsonObject]) -> str:
-        """Texts that are not empty, a line break between them; what stands for media is in front."""
+        """Return the nonempty texts of *parts*, one per line, after the marker for media if there are any."""
         texts = [part["text"] for part in parts if part.get("text")]
         if len(texts) < len(parts) and any(part["type"] != "text" for part in parts):
             texts.insert(0, self._media_mark or "")
         return "\n".join(texts)
 
     def _part(self, part: Any) -> JsonObject | None:
-        """*part* as ``{"type", "text"}``, or ``{"type"}`` of media, each with the fields that vLLM does not know."""
+        """Return a content part as ``{"type", "text"}``, or ``{"type"}`` for media, with the fields that vLLM does not
+        know.
+        """
         if isinstance(part, str):
             return {"type": "text", "text": part}
         if not isinstance(part, dict):
@@ -164,7 +166,7 @@ class _Reader:
 
 
 def _without_billing(content: list[Any]) -> list[Any]:
-    """A system prompt without the line in which Claude Code says something else with every request."""
+    """Return a system prompt without the billing line of Claude Code, which differs in every request."""
     kept: list[Any] = []
     for part in content:
         is_text = isinstance(part, dict) and part.get("type") == "text"
@@ -193,7 +195,7 @@ def _add_calls_and_reasoning(read: JsonObject, message: JsonObject) -> None:
 
 
 def _call(call: Any) -> JsonObject:
-    """A tool call with its arguments as an object; its keys stay in their order, which a template may show."""
+    """Return a tool call with its arguments as an object. Keys keep their order, which templates may show."""
     if not isinstance(call, dict) or call.get("type") != "function" or not isinstance(call.get("id"), str):
         raise Unknowable("malformed")
     function = call.get("function")
@@ -203,8 +205,8 @@ def _call(call: Any) -> JsonObject:
 
 
 def _arguments(written: str) -> JsonObject:
-    """Return the arguments of a call; anything but an object is empty, as in vLLM: old turns must not end a
-    conversation.
+    """Return the arguments of a tool call, or nothing if they are not an object. vLLM does the same, so that old turns
+    do not end a conversation.
     """
     try:
         arguments = json.loads(written)
@@ -220,7 +222,9 @@ def _as_system(message: JsonObject) -> JsonObject:
 
 
 def _with_one_system(messages: list[JsonObject]) -> list[JsonObject]:
-    """All system messages as one, in front; as they are where the only one stands there already."""
+    """Return the messages with all system messages merged into the first, or unchanged if the only one is first
+    already.
+    """
     systems = [message for message in messages if message["role"] == "system"]
     if len(systems) == 1 and messages[0] is systems[0]:
         return messages

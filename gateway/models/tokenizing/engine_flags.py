@@ -1,4 +1,4 @@
-"""Start flags of an engine that show in prompts. Data only."""
+"""Startup flags of an engine that change prompts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from gateway.models.tokenizing.conversation import ContentFormat
 
 @dataclass(frozen=True, slots=True)
 class EngineFlags:
-    """VLLM's flags; the defaults are its own."""
+    """Startup flags of vLLM that change prompts, with the defaults of vLLM."""
 
     default_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """``--default-chat-template-kwargs``."""
+    """Value of ``--default-chat-template-kwargs``."""
     content_format: ContentFormat | None = None
-    """``--chat-template-content-format``; None: auto."""
+    """Value of ``--chat-template-content-format``, or None for auto."""
     excludes_tools_when_none: bool = False
-    """``--exclude-tools-when-tool-choice-none``."""
+    """Whether ``--exclude-tools-when-tool-choice-none`` is set."""

@@ -1,4 +1,4 @@
-"""Asks engines one question over HTTP, bounded in time and bytes; who does not answer is left alone for a while."""
+"""HTTP requests for tokens to engines, with limits on time and bytes. Failing engines are skipped for a while."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -9,10 +9,10 @@ import msgspec
 from gateway.models.tokenizing.exactness import Unknowable
 
 MAX_BYTES = 32 * 2**20
-"""Largest answer: a million tokens as JSON are 8 MB, and a `features` without tensors is small."""
+"""Maximum size of an engine's answer in bytes. A million tokens take 8 MB of JSON."""
 
 _NOT_OFFERED = frozenset({401, 403, 404, 405, 501})
-"""vLLM has its routes for tokens behind a flag and answers 403 without it; who has no such route answers 404."""
+"""Statuses of engines without the requested route. vLLM answers 403 if the route's flag is not set."""
 
 
 class EngineAddress(msgspec.Struct, frozen=True):
@@ -21,10 +21,10 @@ class EngineAddress(msgspec.Struct, frozen=True):
 
 
 class EngineQuestion:
-    """Posts to *path* of one of the engines that *addresses* names at the time, in turn.
+    """Client that posts to *path* of the engines at *addresses*, in turn.
 
-    An engine that does not offer *path* is left alone for *rest_s*, one that cannot be reached or is too slow for
-    *pause_s*. *clock* is monotonic, in seconds.
+    An engine without *path* is skipped for *rest_s* seconds. An engine that cannot be reached, or is too slow, is
+    skipped for *pause_s* seconds. *clock* returns monotonic seconds.
     """
 
     def __init__(
@@ -47,11 +47,11 @@ class EngineQuestion:
         self._not_before: dict[tuple[str, str], float] = {}
 
     async def ask(self, path: str, body: bytes) -> bytes:
-        """The body of a success.
+        """Return the body of an engine's successful answer to *body*.
 
         Raises:
-            Unknowable: "unavailable" where no engine offers *path* at present, "slow" after *timeout_s*, "engine"
-                where it refuses *body*.
+            Unknowable: with the reason "unavailable" if no engine currently offers *path*, "slow" after *timeout_s*, or
+                "engine" if the engine refuses *body*.
         """
         address = self._next(path)
         try:

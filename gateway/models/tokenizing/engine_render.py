@@ -1,7 +1,8 @@
-"""Exact tokens from the engine that would compute them: vLLM's ``.../render``.
+"""Exact tokens from an engine's ``/render`` endpoint (vLLM).
 
-It takes the request as it is and answers what it would give to the model (`vllm/entrypoints/scale_out/render`, from
-0.18 on; behind ``--enable-scale-out`` since 0.30, but not in a render server, ``vllm launch render``).
+The endpoint takes the unchanged request and returns the tokens that the engine would compute. vLLM has it since 0.18
+(`vllm/entrypoints/scale_out/render`), and since 0.30 only with ``--enable-scale-out``, except in a render server
+(``vllm launch render``).
 """
 
 from collections.abc import Mapping
@@ -22,13 +23,13 @@ _ROUTES: Mapping[str, str] = MappingProxyType(
 
 
 class EngineRender:
-    """A `TokenSource` that sends the whole request to an engine, and so knows as much as the engine does."""
+    """`TokenSource` that sends the whole request to an engine, and so supports everything that the engine supports."""
 
     def __init__(self, question: EngineQuestion) -> None:
         self._question = question
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the tokens of *prompt*, in one round trip and O(bytes)."""
+        """Return the exact tokens of *prompt*. It takes one round trip and O(bytes)."""
         route = _ROUTES.get(prompt.path)
         if route is None:
             return NotExact("endpoint")
@@ -61,7 +62,9 @@ _decode = msgspec.json.Decoder(_Rendered | list[_Rendered]).decode
 
 
 def _exact(answer: bytes) -> Exact:
-    """Return an answer's tokens; of several prompts the first is exact, and all are counted."""
+    """Return the tokens in an engine's answer. If there are several prompts, only the first is exact, but all are
+    counted.
+    """
     try:
         decoded = _decode(answer)
         rendered = decoded if isinstance(decoded, list) else [decoded]
@@ -74,6 +77,6 @@ def _exact(answer: bytes) -> Exact:
 
 
 def _text_tokens(rendered: _Rendered) -> int:
-    """Return the number of tokens before the first image, whose identity is not in its ids."""
+    """Return the number of tokens before the first image, because token ids do not identify images."""
     places = {} if rendered.features is None else rendered.features.mm_placeholders
     return min([len(rendered.token_ids), *(place.offset for of_kind in places.values() for place in of_kind)])

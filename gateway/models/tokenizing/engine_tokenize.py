@@ -1,7 +1,7 @@
-"""Exact tokens from the engine's ``/tokenize``, for requests that lose nothing on the way.
+"""Exact tokens from an engine's ``/tokenize`` endpoint, for requests that it represents completely.
 
-Its chat form (`vllm/entrypoints/serve/tokenize/protocol.py`) has no ``reasoning_effort``, no ``documents`` and no
-``tool_choice``, and answers nothing of where images stand; a request that has one of these is refused here.
+The chat form of the endpoint (`vllm/entrypoints/serve/tokenize/protocol.py`) lacks ``reasoning_effort``, ``documents``
+and ``tool_choice``, and its answer does not locate images. Requests with one of these get no exact tokens from it.
 """
 
 import msgspec
@@ -19,13 +19,13 @@ _ANY_FORM = TemplateForm(content="openai", knows_developer=True)
 
 
 class EngineTokenize:
-    """A `TokenSource` that sends the conversation, or the one text, to an engine."""
+    """`TokenSource` that sends the conversation, or a single text, to an engine's ``/tokenize`` endpoint."""
 
     def __init__(self, question: EngineQuestion) -> None:
         self._question = question
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the tokens of *prompt*, in one round trip and O(bytes)."""
+        """Return the exact tokens of *prompt*. It takes one round trip and O(bytes)."""
         try:
             asked = asked_of(prompt.path, prompt.body)
             if isinstance(asked, AskedIds):

@@ -1,4 +1,4 @@
-"""Exact tokens of a prompt, or the reason why they are not known. Data only."""
+"""Exact tokens of a prompt, or the reason why they are unknown."""
 
 from typing import Literal
 
@@ -21,31 +21,32 @@ Reason = Literal[
     "disagrees",
     "engine",
 ]
-"""Reason why exact tokens are not known; few values, for a metric's label.
+"""Reason why the exact tokens of a prompt are unknown. It is also a metric label, so there are few values.
 
-* ``endpoint``: the endpoint has no prompt of tokens, or none that is known here
-* ``malformed``: the engine will refuse the body, or reads it by rules of its own
-* ``unsupported``: a field or a value changes the prompt in a way that is not known
-* ``own_template``: the request brings its chat template
+* ``endpoint``: requests to the endpoint have no prompt, or one that the gateway does not support
+* ``malformed``: the engine will refuse the body, or interprets it in a nonstandard way
+* ``unsupported``: a field or a value changes the prompt in a way that the gateway does not know
+* ``own_template``: the request contains a chat template
 * ``template``: the model's chat template refuses the conversation, or cannot be run
-* ``truncated``: the engine is asked to cut the prompt
-* ``embeds``: the prompt is embeddings
-* ``elsewhere``: the conversation so far is kept by a worker
-* ``slow``: not ready in time; the work goes on, for the next turn
+* ``truncated``: the request asks the engine to truncate the prompt
+* ``embeds``: the prompt consists of embeddings
+* ``elsewhere``: a worker stores the earlier turns of the conversation
+* ``slow``: tokenization did not finish in time; it continues, for the next turn
 * ``busy``: too many other prompts are being tokenized
-* ``unavailable``: neither the gateway nor an engine can tokenize it
-* ``disagrees``: the engine makes other tokens of such prompts
-* ``engine``: the engine refused the question, or its answer is malformed
+* ``unavailable``: neither the gateway nor an engine can tokenize the prompt
+* ``disagrees``: the engine returns different tokens for prompts with the same features
+* ``engine``: the engine refused to tokenize the prompt, or its answer is malformed
 """
 
 
 class Exact(msgspec.Struct, frozen=True, gc=False):
-    """The prompt as the engine will see it."""
+    """Tokens of a prompt as the engine will see them."""
 
     ids: TokenIds
-    """All tokens of the prompt; those beyond `exact_tokens` only count for its length."""
+    """All token ids of the prompt. Those after the first `exact_tokens` only give its length."""
     exact_tokens: int
-    """Leading tokens that are certain. Fewer than all if there is an image or a second prompt."""
+    """Number of leading tokens that are certain, which is less than all if the request has an image or a second prompt.
+    """
 
     @property
     def tokens(self) -> int:
@@ -53,18 +54,18 @@ class Exact(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def exact_ids(self) -> TokenIds:
-        """Ids by which a cached prefix may be looked up."""
+        """Leading token ids that are certain, for looking up cached prefixes."""
         return self.ids[: self.exact_tokens * TOKEN_BYTES]
 
 
 class NotExact(msgspec.Struct, frozen=True, gc=False):
-    """A prompt without exact tokens: hashes of its text are used."""
+    """A prompt whose exact tokens are unknown. The gateway then uses hashes of its text."""
 
     reason: Reason
 
 
 class Unknowable(Exception):
-    """The exact tokens of this request cannot be known here; caught where `NotExact` is answered."""
+    """The exact tokens of a request cannot be determined. Token sources return `NotExact` for it."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -72,4 +73,4 @@ class Unknowable(Exception):
 
 
 class UnusableFolder(Exception):
-    """No exact tokens can come from a model's folder; the text says why."""
+    """The folder of a model cannot be used for tokenization. The message has the reason."""

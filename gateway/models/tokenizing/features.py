@@ -1,25 +1,25 @@
-"""Features of a prompt that engines may tokenize in their own way."""
+"""Features of a prompt whose tokenization differs between engines."""
 
 from typing import Literal
 
 from gateway.models.tokenizing.asked import Asked, AskedChat, AskedIds, AskedTexts, JsonObject
 
 Feature = Literal["text", "chat", "parts", "developer", "tools", "tool_calls", "reasoning", "effort"]
-"""Few values, for a metric's label.
+"""Feature of a prompt. It is also a metric label, so there are few values.
 
-* ``text``: plain text, with the tokenizer's own begin and end
-* ``chat``: a conversation, through the chat template; what follows are chats that have more
+* ``text``: plain text, with the begin and end tokens of the tokenizer
+* ``chat``: a conversation, rendered with the chat template; all features below are parts of a chat
 * ``parts``: content that is a list of texts
-* ``developer``: a message of a developer
-* ``tools``: tools that may be called
-* ``tool_calls``: calls of tools, and their results
+* ``developer``: a message with the role developer
+* ``tools``: tools that the model may call
+* ``tool_calls``: tool calls, and their results
 * ``reasoning``: reasoning of earlier turns
-* ``effort``: a wish how much to reason
+* ``effort``: a requested reasoning effort
 """
 
 
 def features_of(asked: Asked) -> set[Feature]:
-    """Return the features of *asked*. O(messages)."""
+    """Return the features of the prompt *asked*. O(messages)."""
     match asked:
         case AskedIds():
             return set()

@@ -1,4 +1,4 @@
-"""Prompts of ``/v1/completions`` that are token ids already."""
+"""Exact tokens of ``/v1/completions`` requests whose prompts are token ids already."""
 
 from cache_index.tokens import pack
 from gateway.models.tokenizing.asked import AskedIds
@@ -8,10 +8,10 @@ from gateway.models.tokenizing.token_source import RawPrompt
 
 
 class GivenIds:
-    """A `TokenSource` that needs no tokenizer and knows no texts."""
+    """`TokenSource` for prompts that are given as token ids. It does not tokenize texts."""
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the ids in *prompt*. O(bytes)."""
+        """Return the token ids that *prompt* contains. O(bytes)."""
         if prompt.path != "/v1/completions":
             return NotExact("unavailable")
         try:
@@ -22,10 +22,11 @@ class GivenIds:
 
 
 def given(asked: AskedIds) -> Exact:
-    """Return the tokens of a request that brings them: of several prompts the first is exact, and all are counted.
+    """Return the token ids given in a request. If there are several prompts, only the first is exact, but all are
+    counted.
 
     Raises:
-        Unknowable: they are not token ids.
+        Unknowable: if the prompts are not valid token ids.
     """
     try:
         packed = [pack(prompt) for prompt in asked.prompts]

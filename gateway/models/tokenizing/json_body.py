@@ -1,7 +1,7 @@
-"""Parses the JSON of a body again, for the fields that decide its tokens.
+"""JSON parsing of a request body for the fields that determine its tokens.
 
-`gateway.protocol.body` reads only what routing needs and keeps the spelling of numbers; a chat template writes numbers
-as Python does, so here they are numbers.
+`gateway.protocol.body` parses only the fields that routing needs, and keeps numbers as they are written. Chat templates
+write numbers as Python does, so this module parses them.
 """
 
 from typing import Any, TypeVar
@@ -14,10 +14,10 @@ _T = TypeVar("_T")
 
 
 def decoded(raw: bytes, decoder: "msgspec.json.Decoder[_T]") -> _T:
-    """Decode *raw*. O(bytes).
+    """Parse the JSON body *raw* with *decoder*. O(bytes).
 
     Raises:
-        Unknowable: it is malformed. So is text that only Python's json accepts (NaN, half a surrogate pair).
+        Unknowable: if *raw* is not valid JSON. NaN and lone surrogates, which Python's json accepts, are not valid.
     """
     try:
         return decoder.decode(raw)
@@ -29,7 +29,7 @@ def text_or_none(value: Any) -> str | None:
     """Return *value* if it is a string or null.
 
     Raises:
-        Unknowable: it is something else.
+        Unknowable: if *value* has another type.
     """
     if isinstance(value, str | None):
         return value

@@ -1,4 +1,4 @@
-"""A tokenizer that is still being loaded, or could not be."""
+"""Tokenizer that is still being loaded, or failed to load."""
 
 import logging
 from collections.abc import Callable
@@ -15,9 +15,10 @@ _log = logging.getLogger(__name__)
 
 
 class LoadedLater:
-    """A `TokenSource` that is not available until *load* has run in *executor*: vocabularies take seconds.
+    """`TokenSource` that becomes available when *load* has run in *executor*, because vocabularies take seconds to
+    load.
 
-    If *load* raises it stays so, and the log has the reason, once.
+    If *load* raises, the tokenizer stays unavailable, and the log has the reason once.
     """
 
     def __init__(self, load: "Callable[[], LocalTokenizer]", *, executor: Executor, model: str) -> None:
@@ -27,12 +28,12 @@ class LoadedLater:
 
     @property
     def is_loading(self) -> bool:
-        """Whether it is still being loaded; False also after a failure."""
+        """Whether the tokenizer is still being loaded. It is False after a failure."""
         return self.tokenizer is None and self._loading is not None
 
     @property
     def tokenizer(self) -> "LocalTokenizer | None":
-        """The tokenizer; None until it is loaded."""
+        """The loaded tokenizer, or None if it is not loaded yet."""
         loading = self._loading
         if loading is not None and loading.done():
             self._loading = None

@@ -1,4 +1,4 @@
-"""Makes a `LocalTokenizer` from a model's folder, if the packages for it are installed."""
+"""Loading of a `LocalTokenizer` from a model's folder, if the required packages are installed."""
 
 import os
 from collections.abc import Callable
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from gateway.models.tokenizing.local import LocalTokenizer
 
 CACHE_BYTES = 64 * 2**20
-"""Size of the cache of token ids and text for one model: five million tokens of short messages, more of long ones."""
+"""Size of one model's cache of token ids and text in bytes, enough for about five million tokens of short messages."""
 
 
 def load_local(
@@ -28,14 +28,15 @@ def load_local(
     budget_s: float = 0.05,
     max_pending: int = 8,
 ) -> "LocalTokenizer":
-    """Read *folder*, try it out, and hand it over. A second or two for a large vocabulary: not for the event loop.
+    """Return a tested tokenizer for the model in *folder*. Call it outside the event loop: a large vocabulary takes
+    about two seconds.
 
-    *chat_template* is the text of the one that the engines were given (``--chat-template``) in place of the model's
-    own. *now* gives what the engines' clocks show, in their time zone, for templates that write the date. *executor*
-    must be shut down, and waited for, before the event loop is closed.
+    *chat_template* is the text of the template that engines use instead of the model's own (``--chat-template``). *now*
+    returns the local time of the engines, for templates that write the date. *executor* must be shut down completely
+    before the event loop is closed.
 
     Raises:
-        UnusableFolder: something is missing or broken, also of the packages that this takes.
+        UnusableFolder: if a required file or package is missing or invalid.
     """
     try:
         import jinja2  # noqa: PLC0415 - an extra, needed on this path only
@@ -68,10 +69,10 @@ def load_local(
 
 
 def use_no_threads_of_its_own() -> None:
-    """Make `tokenizers` work in the calling thread, from now on and in the whole process.
+    """Make the package `tokenizers` work in the calling thread, in the whole process and from now on.
 
-    Else it passes every call to a pool of as many threads as there are cores: on a busy machine that takes milliseconds
-    for microseconds of work, and a long prompt takes the cores from everything else. The library has no other switch
-    than this variable, which it reads at each call.
+    By default, it distributes each call over a pool with one thread per core. On a busy machine, that adds milliseconds
+    to microseconds of work, and long prompts take the cores from everything else. The only switch is this variable,
+    which the package reads at each call.
     """
     os.putenv("TOKENIZERS_PARALLELISM", "false")

@@ -1,8 +1,8 @@
-"""Makes exact tokens with the model's own tokenizer and chat template.
+"""Exact tokens from the model's own tokenizer and chat template, inside the gateway.
 
-Long work does not run on the event loop. Rendering is Python and takes the interpreter's lock wherever it runs, so it
-uses a thread only if it would take milliseconds; tokenizing is native code and leaves the lock alone. No request waits
-for longer than the budget: the work goes on, and the next turn of the conversation finds it done.
+Long work does not run on the event loop. Rendering is Python code and holds the interpreter's lock in every thread, so
+it uses a thread only if it would take milliseconds. Tokenizing is native code without the lock. No request waits longer
+than the budget: the work continues, and the next turn of the conversation finds it done.
 """
 
 import asyncio
@@ -24,17 +24,18 @@ from gateway.models.tokenizing.token_source import RawPrompt
 _log = logging.getLogger(__name__)
 
 INLINE_BYTES = 64 * 1024
-"""Largest body that is read and rendered on the event loop: a millisecond at most, where a thread costs a tenth of
-one."""
+"""Maximum size in bytes of a body that is parsed and rendered on the event loop. That takes at most a millisecond, and
+a thread costs a tenth of it.
+"""
 INLINE_CHARACTERS = 1_000
-"""Most new text that is tokenized on the event loop: a quarter of a millisecond."""
+"""Maximum number of new characters that are tokenized on the event loop, which takes a quarter of a millisecond."""
 
 
 class LocalTokenizer:
-    """A `TokenSource` that needs no engine.
+    """`TokenSource` that uses the model's tokenizer inside the gateway, without an engine.
 
-    *template* None: the model has no chats. *executor* runs long work; at most *max_pending* prompts of this model are
-    under way, and no request waits longer than *budget_s*.
+    If *template* is None, the model supports no chats. *executor* runs long work. At most *max_pending* prompts of the
+    model are tokenized at once, and no request waits longer than *budget_s*.
     """
 
     def __init__(
@@ -56,21 +57,23 @@ class LocalTokenizer:
 
     @property
     def pending(self) -> int:
-        """Prompts under way in threads, including those whose requests no longer wait."""
+        """Number of prompts that threads are tokenizing, including prompts whose requests no longer wait."""
         return self._pending
 
     @property
     def distrusted(self) -> frozenset[Feature]:
-        """Prompts that have any of these are refused."""
+        """Features whose prompts are refused, because the engine tokenizes them differently."""
         return self._distrusted
 
     def distrust(self, features: frozenset[Feature]) -> None:
-        """Refuse prompts with any of *features*, and no others, from now on: the engine tokenizes them differently."""
+        """Refuse prompts with any of *features*, and no others, from now on, because the engine tokenizes them
+        differently.
+        """
         self._distrusted = features
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the tokens of *prompt*. For a later turn that takes some 10 us per message, and the cost of its new
-        text.
+        """Return the exact tokens of *prompt*. Later turns of a conversation cost about 10 us per message, plus their
+        new text.
         """
         if len(prompt.body) > INLINE_BYTES:
             return await self._in_thread(lambda: self.tokens(prompt))
@@ -83,10 +86,10 @@ class LocalTokenizer:
         return await self._in_thread(lambda: self._done(work))
 
     def tokens(self, prompt: RawPrompt) -> Exact:
-        """Return the tokens like `ids`, in the calling thread, however long it takes.
+        """Return the exact tokens of *prompt* like `ids`, but in the calling thread and without a time limit.
 
         Raises:
-            Unknowable: the tokens cannot be known.
+            Unknowable: if the tokens cannot be determined.
         """
         return self._done(self._begun(prompt))
 
@@ -152,7 +155,7 @@ class LocalTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A prompt rendered and cut, or finished already."""
+    """A prompt that is rendered and split into segments, or already tokenized."""
 
     texts: Sequence[Rendered]
     pieces: Sequence[Pieces]

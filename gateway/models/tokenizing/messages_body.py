@@ -1,7 +1,7 @@
-"""The body of Anthropic's ``/v1/messages``, as the chat that vLLM makes of it.
+"""Body of Anthropic's ``/v1/messages``, as the chat that vLLM converts it to.
 
-`vllm/entrypoints/anthropic/serving.py`: text parts stay parts, results of tools become messages before the rest of
-their turn, thinking becomes ``reasoning``, and the billing header of Claude Code is dropped.
+In `vllm/entrypoints/anthropic/serving.py`, text parts stay parts, tool results become messages before the rest of their
+turn, thinking becomes ``reasoning``, and the billing header of Claude Code is dropped.
 """
 
 import json
@@ -19,11 +19,11 @@ _BILLING = "x-anthropic-billing-header"
 
 
 def asked_of_messages(raw: bytes) -> AskedChat:
-    """Return what *raw* asks for, as a chat. O(bytes).
+    """Return the chat in the body *raw*. O(bytes).
 
     Raises:
-        Unknowable: it is malformed, or says how much to think: what vLLM makes of that depends on its settings. A
-            system message among the turns depends on the template.
+        Unknowable: if *raw* is malformed, sets a reasoning effort (which vLLM handles by its own settings), or has a
+            system message after the first turn (which depends on the template).
     """
     body = decoded(raw, _decoder)
     if body.output_config is not None and body.output_config.get("effort") is not None:
@@ -90,7 +90,7 @@ def _tools(tools: list[JsonObject]) -> list[JsonObject] | None:
 
 
 def _messages_of(turn: _Turn) -> Iterator[JsonObject]:
-    """Return the messages of one *turn*: first the results of tools, then the rest in one."""
+    """Yield the messages of one *turn*: first the tool results, then one message with all other parts."""
     if turn.role not in ("user", "assistant"):
         raise Unknowable("unsupported" if turn.role == "system" else "malformed")
     if isinstance(turn.content, str):

@@ -1,8 +1,8 @@
-"""A model's folder, as far as it says how prompts become tokens.
+"""Folder of a model: the files that determine how prompts become tokens.
 
-Read are ``tokenizer.json``, ``tokenizer_config.json``, ``special_tokens_map.json``, ``config.json`` and the chat
-templates, in the manner of transformers 5 (`tokenization_utils_base.py`, _from_pretrained). Models whose engines do
-not go by these files are refused.
+The files are ``tokenizer.json``, ``tokenizer_config.json``, ``special_tokens_map.json``, ``config.json`` and the chat
+templates, read as in transformers 5 (`tokenization_utils_base.py`, _from_pretrained). Models whose engines do not use
+these files are refused.
 """
 
 import json
@@ -25,25 +25,25 @@ _OWN_RENDERERS = frozenset(
         *("KimiK3ForConditionalGeneration", "MoonshotKimiaForCausalLM"),
     }
 )
-"""Architectures for which vLLM has a program in place of a chat template (`vllm/config/model.py`, tokenizer_mode)."""
+"""Architectures that vLLM formats with code instead of a chat template (`vllm/config/model.py`, tokenizer_mode)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """Content of a model's folder."""
+    """Content of a model's folder that tokenization needs."""
 
     tokenizer: Tokenizer
     templates: Mapping[str, str]
-    """Templates by name; ``default`` and perhaps others. Empty: the model has no chats."""
+    """Chat templates by name, such as ``default``. Empty if the model supports no chats."""
     special_tokens: Mapping[str, str]
-    """Special tokens by their names in templates."""
+    """Special tokens by their names in chat templates."""
 
 
 def read_model_folder(folder: Path) -> ModelFolder:
-    """Read *folder*: some 10 MB for a large vocabulary, a second or two.
+    """Read *folder*. A large vocabulary of about 10 MB takes a second or two.
 
     Raises:
-        UnusableFolder: something is missing or broken, or the model's engines do not go by these files.
+        UnusableFolder: if a file is missing or invalid, or if engines of the model do not use these files.
     """
     _refuse_others(folder)
     config = _json(folder / "tokenizer_config.json", needed=True)
@@ -83,7 +83,7 @@ def _tokenizer(path: Path) -> Tokenizer:
 
 
 def _add_missing(tokenizer: Tokenizer, config: JsonObject, special_tokens: Iterable[str]) -> None:
-    """Add the tokens that only ``tokenizer_config.json`` knows; their ids are given, or those that follow."""
+    """Add the tokens that only ``tokenizer_config.json`` has, with their ids from there or the next free ids."""
     known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     declared = _mapping(config.get("added_tokens_decoder"))
     for token_id in sorted(declared, key=lambda key: int(key) if key.isdecimal() else -1):
@@ -103,7 +103,7 @@ def _add_missing(tokenizer: Tokenizer, config: JsonObject, special_tokens: Itera
 
 
 def _more_special_tokens(config: JsonObject) -> list[str]:
-    """Return special tokens without one of the usual names: a list, or an object by the model's own names."""
+    """Return the special tokens without a standard name, which are a list or an object with names of the model."""
     more = config.get("extra_special_tokens") or config.get("additional_special_tokens") or []
     tokens = more.values() if isinstance(more, dict) else more
     if not isinstance(more, dict | list):
@@ -112,7 +112,7 @@ def _more_special_tokens(config: JsonObject) -> list[str]:
 
 
 def _templates(folder: Path, config: JsonObject) -> dict[str, str]:
-    """Return the chat templates; files win over ``tokenizer_config.json``."""
+    """Return the chat templates by name. Template files override ``tokenizer_config.json``."""
     files = {"default": _text(folder / "chat_template.jinja")}
     for path in sorted((folder / "additional_chat_templates").glob("*.jinja")):
         files[path.stem] = _text(path)
@@ -138,7 +138,7 @@ def _configured(template: Any) -> dict[str, str]:
 
 
 def _token_text(token: Any) -> str | None:
-    """Return the text of a token: a string, or an object with its ``content``."""
+    """Return the text of a token, which is a string or an object with ``content``."""
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) and text else None
 

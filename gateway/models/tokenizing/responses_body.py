@@ -1,7 +1,7 @@
-"""The body of ``/v1/responses``, as the chat that vLLM makes of it.
+"""Body of ``/v1/responses``, as the chat that vLLM converts it to.
 
-`vllm/entrypoints/openai/responses/utils.py`, construct_input_messages: instructions first; reasoning, text and tool
-calls that follow each other are one message of the assistant.
+In `vllm/entrypoints/openai/responses/utils.py`, construct_input_messages, instructions come first. Adjacent reasoning,
+text and tool calls become one assistant message.
 """
 
 from typing import Any
@@ -15,11 +15,11 @@ from gateway.models.tokenizing.tools import functions_of
 
 
 def asked_of_responses(raw: bytes) -> AskedChat:
-    """Return what *raw* asks for, as a chat. O(bytes).
+    """Return the chat in the body *raw*. O(bytes).
 
     Raises:
-        Unknowable: it is malformed, continues a kept response, or has an item or a tool that only some versions of vLLM
-            know.
+        Unknowable: if *raw* is malformed, continues a stored response, or has an item or a tool that only some versions
+            of vLLM support.
     """
     body = decoded(raw, _decoder)
     if body.previous_response_id:
@@ -120,7 +120,7 @@ def _reasoning(item: JsonObject) -> str:
 
 
 def _fill_or_add(messages: list[JsonObject], key: str, text: str) -> None:
-    """Put *text* into the assistant's message that is under way, if that has none yet; else it begins another."""
+    """Set *key* of the last assistant message to *text* if it is not set yet, or else begin another message."""
     if messages and messages[-1]["role"] == "assistant" and messages[-1].get(key) is None:
         messages[-1][key] = text
     else:

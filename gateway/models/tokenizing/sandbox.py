@@ -1,11 +1,11 @@
-"""Environment in which chat templates run, as in transformers (`transformers/utils/chat_template_utils.py`).
+"""Sandbox in which chat templates run, as in transformers (`transformers/utils/chat_template_utils.py`).
 
-An immutable sandbox, blocks trimmed, `break` and `continue`, the block ``generation``, JSON without escapes,
-``raise_exception`` and ``strftime_now``; the same from 4.44 to 5.19.
+It is immutable, trims blocks, writes JSON without escapes, and has `break`, `continue`, ``generation`` blocks,
+``raise_exception`` and ``strftime_now``. These are the same in transformers 4.44 to 5.19.
 
-Templates look up the same few things for every message, and the sandbox looks into each of them for what could be
-unsafe, at 1 to 3 us. So what is known to be safe is answered before: a key of a dict that no attribute hides, the
-methods of a string that run nothing, the counters of a loop. That halves the time of a long conversation.
+Templates look up the same few attributes for every message, and the sandbox checks each lookup for safety, which takes
+1 to 3 us. Lookups that are known to be safe skip the check: dict keys that no attribute hides, string methods that run
+no code, and loop counters. That halves the time for a long conversation.
 """
 
 import json
@@ -30,7 +30,7 @@ _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """The environment of templates. *now* returns the engine's local time."""
+    """Jinja environment of chat templates. *now* returns the engine's local time."""
 
     def __init__(self, now: Clock) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
@@ -39,7 +39,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals["strftime_now"] = lambda form: now().strftime(form)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return ``obj.attribute`` for a template."""
+        """Return ``obj.attribute`` for a template, without the safety check if the lookup is known to be safe."""
         kind = type(obj)
         if kind is dict:
             if attribute not in _OF_DICT:
@@ -58,7 +58,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Generation(Extension):
-    """``{% generation %}`` marks, for training, what the model said; the text is what stands inside."""
+    """Template block ``{% generation %}``, which marks the model's text for training. It renders to its content."""
 
     tags = {"generation"}  # noqa: RUF012  # the base class has it so
 

@@ -1,4 +1,4 @@
-"""Remembers the token ids of pieces of text, within a budget of bytes."""
+"""Cache of the token ids of text segments, within a memory budget."""
 
 import hashlib
 import secrets
@@ -10,7 +10,9 @@ from itertools import compress
 from cache_index.tokens import TokenIds
 
 LONGEST_KEY = 256
-"""Longest piece that is its own key; a longer one has a digest, which takes 1 us more to make."""
+"""Maximum number of characters of a segment that is its own cache key. Longer segments are hashed, which takes 1 us
+more.
+"""
 
 _DIGEST_BYTES = 16
 _ENTRY_BYTES = 170  # measured with tracemalloc on CPython 3.11, beside the bytes of key and ids
@@ -19,7 +21,7 @@ Key = str | bytes
 
 
 class SegmentCache:
-    """Ids of the pieces that were used most recently, up to *max_bytes*. Safe to share between threads.
+    """Token ids of the most recently used segments, up to *max_bytes*. The cache is thread-safe.
 
     Digests are keyed with random bytes, so that a caller cannot choose two texts with the same digest.
     """
@@ -33,15 +35,15 @@ class SegmentCache:
 
     @property
     def size_bytes(self) -> int:
-        """Memory in use, estimated from the sizes of keys and ids."""
+        """Estimated memory of the cache in bytes, from the sizes of keys and ids."""
         return self._bytes
 
     def keys(self, pieces: Iterable[str]) -> list[Key]:
-        """Return the keys of *pieces*. O(characters)."""
+        """Return the cache keys of *pieces*. O(characters)."""
         return [piece if len(piece) <= LONGEST_KEY else self._digest(piece) for piece in pieces]
 
     def get(self, keys: Sequence[Key]) -> list[TokenIds | None]:
-        """Return the ids under each of *keys*; None for those that are not kept. 0.2 us each."""
+        """Return the token ids for each of *keys*, or None for a missing key. About 0.2 us per key."""
         kept = self._kept
         with self._lock:
             found = [*map(kept.get, keys)]
@@ -50,7 +52,7 @@ class SegmentCache:
         return found
 
     def put(self, entries: Iterable[tuple[Key, TokenIds]]) -> None:
-        """Keep *entries*, and forget the least recently used ones if there is no room."""
+        """Store *entries*, and remove the least recently used entries if there is no room."""
         with self._lock:
             for key, ids in entries:
                 if key not in self._kept:

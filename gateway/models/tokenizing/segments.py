@@ -1,14 +1,14 @@
-"""Turns text into token ids, a segment at a time, so that a longer conversation costs only its new part.
+"""Tokenization of text in segments, so that a longer conversation costs only its new part.
 
-1. A tokenizer takes its added tokens out of a text before anything else, and the text between two of them is normalized
-   and split by itself (`tokenizers/src/tokenizer/added_vocabulary.rs`, extract_and_normalize). So no token spans an
-   added one, and a text that is cut in front of one has the same tokens as its parts.
-2. Some added tokens are unsuitable. One that takes the white space on its left belongs to the text before it; one that
-   is looked for after normalization may not be where it seems. One that must be a word of its own depends on its
-   neighbor characters: with such a token in the vocabulary, nothing is cut.
-3. A segment begins with the token that it was cut at, so that a tokenizer which treats the begin of a text differently
-   (Metaspace, "first") sees that it is not one.
-4. Cut samples are compared with whole ones, once. If they differ, nothing is cut either.
+1. A tokenizer extracts its added tokens from a text first. The text between two added tokens is normalized and split
+   separately (`tokenizers/src/tokenizer/added_vocabulary.rs`, extract_and_normalize). So no other token spans an added
+   token, and a text that is split before an added token has the same tokens as its parts.
+2. Some added tokens are unsuitable. A token that strips white space on its left changes the text before it. A token
+   that is searched after normalization may be at another place. A token that must be a single word depends on its
+   neighbor characters: a vocabulary with such a token is not used for splitting.
+3. A segment begins with the token that it was split at. A tokenizer that treats the beginning of a text differently
+   (Metaspace, "first") therefore does not mistake a segment for the beginning.
+4. Split samples are compared with whole ones once. If their tokens differ, texts are not split.
 """
 
 import re
@@ -35,7 +35,7 @@ _SAMPLES = (
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A text in segments, some of which are known already."""
+    """A text split into segments, with the token ids of cached segments."""
 
     texts: Sequence[str]
     keys: Sequence[Key]
@@ -47,9 +47,9 @@ class Pieces:
 
 
 class Segments:
-    """The token ids of texts by *tokenizer*, which belongs to this object from here on.
+    """Tokenization of texts in segments. The object takes ownership of *tokenizer*.
 
-    *cache* is shared by nothing else: ids of two tokenizers must not meet.
+    *cache* must not be shared with another tokenizer, whose token ids differ.
     """
 
     def __init__(self, tokenizer: Tokenizer, cache: SegmentCache) -> None:
@@ -61,23 +61,23 @@ class Segments:
         if not self._agrees():
             self._cuts = frozenset()
         self.special_tokens = self._special_tokens_around()
-        """Tokens that the tokenizer adds before and behind a text on request; None if it does more than that."""
+        """Tokens that the tokenizer can add before and after a text, or None if it changes more than that."""
 
     @property
     def cuts(self) -> bool:
-        """Whether there are tokens at which text can be cut."""
+        """Whether the vocabulary has tokens at which text can be split."""
         return bool(self._cuts)
 
     def split(self, text: str) -> Pieces:
-        """Return *text* in segments, with the ids that are known. O(characters), about 1 ns each."""
+        """Return *text* split into segments, with cached token ids. O(characters), about 1 ns per character."""
         texts = self._texts(text)
         keys = self._cache.keys(texts)
         return Pieces(texts, keys, self._cache.get(keys))
 
     def encode(self, pieces: Pieces) -> TokenIds:
-        """Return the ids of *pieces*, and keep those that were missing.
+        """Return the token ids of *pieces*, and cache the ids that were missing.
 
-        About 1.2 us per missing token, nearly all without the interpreter's lock.
+        It takes about 1.2 us per missing token, almost all without the interpreter's lock.
         """
         new = {key: text for key, text, ids in zip(pieces.keys, pieces.texts, pieces.ids, strict=True) if ids is None}
         if not new:
@@ -87,7 +87,7 @@ class Segments:
         return b"".join([made[key] if ids is None else ids for key, ids in zip(pieces.keys, pieces.ids, strict=True)])
 
     def sure(self, text: str, characters: int) -> str:
-        """Return the longest beginning of *text* whose tokens depend on its first *characters* alone."""
+        """Return the longest prefix of *text* whose tokens depend only on its first *characters* characters."""
         cuts = self._cuts
         found = self._mark.finditer(text) if cuts else ()
         starts = [match.start() for match in found if match[0] in cuts and match.end() <= characters]
@@ -117,7 +117,7 @@ class Segments:
         return [pack(encoding.ids) for encoding in encodings]
 
     def _agrees(self) -> bool:
-        """Return whether samples give the same ids, cut or whole."""
+        """Return whether sample texts give the same token ids split and whole."""
         marks = sorted(self._cuts)[:_MARKS_TRIED]
         samples = ["".join([mark + sample for sample in _SAMPLES] + [mark, mark]) for mark in marks]
         samples += [_SAMPLES[0] + "".join(samples[:3]), " ".join(marks), "".join(marks)]
@@ -142,8 +142,8 @@ class Segments:
 
 
 def _marks(tokens: list[AddedToken]) -> tuple[re.Pattern[str], frozenset[str]]:
-    """Return the pattern that finds added tokens as the tokenizer does, leftmost and longest first; and those to cut
-    at.
+    """Return a pattern that finds added tokens like the tokenizer, leftmost and longest first, and the tokens at which
+    to split.
     """
     raw = sorted((token for token in tokens if not token.normalized), key=lambda token: -len(token.content))
     found = re.compile(f"({'|'.join(re.escape(token.content) for token in raw)})")

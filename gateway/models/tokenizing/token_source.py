@@ -1,4 +1,4 @@
-"""The seam behind which the exact tokens of a prompt are found."""
+"""Interface of sources of exact prompt tokens."""
 
 from typing import Protocol
 
@@ -8,19 +8,17 @@ from gateway.models.tokenizing.exactness import Exact, NotExact
 
 
 class RawPrompt(msgspec.Struct, frozen=True, gc=False):
-    """A request of which only the fields for routing have been read."""
+    """A request whose body is parsed only for routing."""
 
     path: str
-    """Path of the endpoint."""
+    """Path of the endpoint that the request was sent to."""
     body: bytes
-    """Body from the caller: well-formed JSON of that endpoint."""
+    """Body of the request: well-formed JSON for the endpoint."""
     model: str
-    """The workers' name of the model; the body may have another one."""
+    """Model name that workers use, which may differ from the name in the body."""
 
 
 class TokenSource(Protocol):
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the tokens of *prompt* as its engine will see them, or the reason why they are not known. Raises
-        nothing.
-        """
+        """Return the tokens of *prompt* as its engine sees them, or the reason why they are unknown. Never raises."""
         ...

@@ -1,4 +1,4 @@
-"""Several sources of a prompt's exact tokens, asked one after the other."""
+"""Chain of several sources of exact prompt tokens, tried in order."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from gateway.models.tokenizing.token_source import RawPrompt, TokenSource
 
 
 class TokenizerChain:
-    """A `TokenSource` that asks each of *token_sources* only if those before it could not answer, and were not slow."""
+    """`TokenSource` that tries *token_sources* in order, until one returns exact tokens or is slow."""
 
     def __init__(self, token_sources: Sequence[TokenSource]) -> None:
         self._token_sources = token_sources
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the first exact answer; without one, the last reason other than "unavailable"."""
+        """Return the first exact answer. Without one, return the last reason other than "unavailable"."""
         refusal = NotExact("unavailable")
         for token_source in self._token_sources:
             outcome = await token_source.ids(prompt)

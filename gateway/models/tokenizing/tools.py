@@ -1,9 +1,9 @@
-"""Tools as a chat template gets them.
+"""Tools of a chat in the form that chat templates get them.
 
-vLLM reads each into a model of its own and writes that out again, which fixes the order of the keys, puts null where
-there was nothing and drops what it does not know (`vllm/entrypoints/openai/chat_completion/protocol.py`,
-ChatCompletionToolsParam; `vllm/entrypoints/generate/base/protocol.py`, FunctionDefinition). Templates write tools as
-JSON near the front of the prompt, so each of these shows.
+vLLM parses each tool into its own model and serializes it again. That fixes the order of keys, adds null for missing
+fields and drops unknown fields (`vllm/entrypoints/openai/chat_completion/protocol.py`, ChatCompletionToolsParam;
+`vllm/entrypoints/generate/base/protocol.py`, FunctionDefinition). Templates write tools as JSON near the start of the
+prompt, so each of these changes the tokens.
 """
 
 from collections.abc import Sequence
@@ -17,10 +17,10 @@ _FUNCTION = frozenset({"name", "description", "parameters", "strict", "defer_loa
 
 
 def tools_of(tools: Any) -> list[JsonObject] | None:
-    """Return the ``tools`` of a chat completion.
+    """Return the ``tools`` of a chat completion in the form for templates.
 
     Raises:
-        Unknowable: they are malformed, or have keys that some versions of vLLM drop and others keep.
+        Unknowable: if *tools* are malformed, or have keys that only some versions of vLLM keep.
     """
     if tools is None:
         return None
@@ -30,7 +30,9 @@ def tools_of(tools: Any) -> list[JsonObject] | None:
 
 
 def functions_of(functions: Sequence[JsonObject]) -> list[JsonObject] | None:
-    """Return function definitions without the envelope of the chat API. Raises as `tools_of`."""
+    """Return function definitions, without the envelope of the chat API, in the form for templates. Raises like
+    `tools_of`.
+    """
     return [_shell(function) for function in functions] or None
 
 
