@@ -55,8 +55,7 @@ ContinuationMode = Literal["off", "tokens", "text"]
 class Model:
     """One model as configured, with everything that a request for it needs.
 
-    When the settings change, a new instance takes over from *former*. A running request keeps the instance that it
-    started with.
+    When the settings change, a new instance takes over from *former*. A running request keeps its instance.
     """
 
     prefill_decode: PrefillDecodePlan | None
@@ -248,8 +247,7 @@ class Model:
     def effective_policy(self) -> str:
         """Return the name of the strategy that is in effect now.
 
-        While no engine publishes KV events, ``kv_aware`` ranks workers like ``prefix_aware``. If only some engines do,
-        the name is ``kv_aware_in_part``.
+        ``kv_aware`` becomes ``prefix_aware`` while no engine publishes KV events, or ``kv_aware_in_part`` if some do.
         """
         if not STRATEGIES[self.strategy].needs_events:
             return self.strategy
@@ -271,9 +269,8 @@ class Model:
     def went_down(self, worker: WorkerId) -> None:
         """Move requests that *worker* has not begun to answer to another worker or a fallback, if one is available.
 
-        An engine that hangs, or a machine that lost its power, closes no connection. Without the move, those requests
-        would wait for their timeout. Answers that have begun stay: an engine that is too busy for a health check may
-        still generate.
+        An engine that hangs, or a machine without power, closes no connection, so these requests would wait for their
+        timeout. Answers that have begun stay: an engine that is too busy for a health check may still generate.
         """
         if self.why_not_ready() is None:
             for backend in (self.workers[worker], *self._leaving):
@@ -281,9 +278,7 @@ class Model:
                     backend.abandon_unanswered()
 
     def unreachable(self, worker: WorkerId) -> None:
-        """Mark all workers at the address of *worker* as down, because it refused a connection. A health check restores
-        them.
-        """
+        """Mark all workers at the address of *worker* as down until a health check succeeds."""
         gone = self.workers.get(worker)
         if gone is not None:
             for other, backend in self.workers.items():
@@ -297,9 +292,7 @@ class Model:
         self.dispatch_queue.turn()
 
     def hand_over(self, worker: WorkerId) -> int:
-        """Move the streams of *worker* that another worker can continue, and return their number. Do nothing without
-        one.
-        """
+        """Move the streams of *worker* that another worker can continue, and return their number."""
         if not any(other.is_answering for other in self.fleet if other.id != worker):
             return 0
         return self.streams.hand_over(worker)
@@ -341,9 +334,7 @@ class Model:
         self._leaving = tuple(b for b in backends if b.connections_open and id(b) not in staying)
 
     def _spills_in_s(self, caller: Caller | None, deadline_s: float | None) -> float | None:
-        """Return the seconds of waiting after which a fallback should answer instead, or None if the wait does not
-        matter.
-        """
+        """Return the seconds of waiting after which a fallback should answer, or None if the wait does not matter."""
         if not self.fallbacks or not self._spills_when_late or (caller is not None and not caller.may_fall_back):
             return None
         wanted_s = None if caller is None else caller.team.ttft_s

@@ -23,7 +23,7 @@ def asked_of_messages(raw: bytes) -> AskedChat:
 
     Raises:
         Unknowable: if *raw* is malformed, sets a reasoning effort (which vLLM handles by its own settings), or has a
-            system message after the first turn (which depends on the template).
+            system message among its turns (whose effect depends on the template).
     """
     body = decoded(raw, _decoder)
     if body.output_config is not None and body.output_config.get("effort") is not None:
