@@ -233,7 +233,7 @@ STORES = Row(
         ),
         Panel(
             title="Bookings of others",
-            description="Requests on workers that other gateways have reported.",
+            description="Number of open requests that other gateway replicas have sent to workers.",
             queries=values_of("warmgate_replica_bookings"),
             width=6,
         ),

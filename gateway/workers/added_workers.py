@@ -121,7 +121,7 @@ def check_addition(known: KnownWorkers, added: Mapping[str, AddedWorker], worker
     address = worker.address
     origin = known.origin(worker.model, lambda other: endpoint(other.url) == address)
     if origin is not None:
-        text = f"The model {worker.model!r} has a worker at that address already, which {_where(origin)}"
+        text = f"The model {worker.model!r} already has a worker at this address, which {_where(origin)}"
         raise Conflict(text, param="url")
     check_new(worker, added)
     last = structs.replace(worker, created_at=inf)
@@ -166,9 +166,11 @@ class _Taken:
             return LeftOut("model_not_configured", f"the model {worker.model!r} is not configured")
         address = worker.address
         if address in self._addresses[worker.model]:
-            return LeftOut("listed_elsewhere", "the settings list a worker at its address, or discovery finds one")
+            return LeftOut(
+                "listed_elsewhere", "the settings or a discovery source already have a worker at its address"
+            )
         if worker.id in self._ids[worker.model] or self._by_id.get(worker.id, address) != address:
-            return LeftOut("id_taken", f"the id {worker.id!r} is that of another worker")
+            return LeftOut("id_taken", f"the id {worker.id!r} is already used by another worker")
         return None
 
     def take(self, worker: AddedWorker) -> None:

@@ -201,12 +201,12 @@ class EventSubscriptions:
         accuracies = [state.hit_accuracy.reported for state in _states(followed)]
         is_unreliable = any(accuracy.is_unreliable for accuracy in accuracies)
         if is_unreliable and state == "live":
-            _log.warning("worker %s does not have the blocks that its engine reported: its index is rebuilt", worker)
+            _log.warning("worker %s lacks blocks that its engine reported; its index is rebuilt", worker)
             subscription.doubt()
             for accuracy in accuracies:
                 accuracy.forget()
         elif not is_unreliable and state == "stale" and any(accuracy.is_proven for accuracy in accuracies):
-            _log.info("worker %s has the blocks that its engine reported: its index is trusted", worker)
+            _log.info("worker %s has the blocks that its engine reported; its index is trusted again", worker)
             subscription.vouch()
 
     def _made(self, subject: SubscriptionTarget) -> _Followed:
@@ -237,7 +237,7 @@ class EventSubscriptions:
             name = subject.name or subject.worker
             subscription = self._intake.subscribe(source, followed.feed, worker=name, url=subject.url)
         except ValueError as fault:
-            _log.error("no KV events are read from worker %s: %s", subject.worker, fault)
+            _log.error("cannot subscribe to the KV events of worker %s: %s", subject.worker, fault)
             return
         followed.subscription = subscription
         await subscription.run()
@@ -251,7 +251,7 @@ class EventSubscriptions:
             if source is not None:
                 _say(followed, logging.INFO, f"publishes KV events at {source.endpoint or 'the bound address'}")
                 return source
-            _say(followed, logging.WARNING, f"{_why_not(subject, sources)}: its cache is predicted instead")
+            _say(followed, logging.WARNING, f"{_why_not(subject, sources)}; its cache contents are predicted instead")
             await asyncio.sleep(self._ask_interval_s)
 
 
@@ -264,13 +264,14 @@ def _say(followed: _Followed, level: int, said: str) -> None:
 
 def _why_not(subject: SubscriptionTarget, sources: EventSources | None) -> str:
     if sources is None:
-        return "does not say where it publishes KV events"
+        return "does not report where it publishes KV events"
     if sources.refused_hosts:
         named = ", ".join(sources.refused_hosts)[:200]
-        return f"names another host for its events, which kv_events.allowed_cidrs does not have: {named!r}"
+        return f"publishes KV events at a host that kv_events.allowed_cidrs does not include: {named!r}"
     if not sources.of_ranks or subject.rank is not None:
         return "does not publish KV events"
-    return f"has {len(sources.of_ranks)} data-parallel ranks behind one address, and the settings do not say so (ranks)"
+    ranks = len(sources.of_ranks)
+    return f"has {ranks} data-parallel ranks behind one address (set ranks: {ranks} for this worker)"
 
 
 def _states(followed: _Followed) -> Iterator[Worker]:

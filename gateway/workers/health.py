@@ -160,4 +160,4 @@ class Health:
     def _tick(self) -> None:
         for fleet in self._fleets:
             for booking in fleet.tick(self._clock()):
-                _log.warning("a booking on %s was never released; its lease has ended", booking.worker)
+                _log.warning("a reservation on worker %s was not released and has expired", booking.worker)

@@ -213,7 +213,7 @@ async def test_all_connections_together_hold_a_limit(caplog: pytest.LogCaptureFi
             await heard.until(lambda: heard.server.refused)
 
     assert heard.server.held_bytes <= 3 * MIB
-    assert "too much is waiting" in caplog.text
+    assert "the buffer for unread messages is full" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ class SourceStatus:
     def heard(self, workers: int) -> None:
         """Record an answer of the source that lists *workers* workers."""
         if self.fault:
-            _log.info("model %s: its %s answers again", self._source.model, self._source.kind)
+            _log.info("model %s: discovery source %r answers again", self._source.model, self._source.kind)
         self._since = self._clock()
         self.has_been_heard = True
         self.workers = workers
@@ -54,7 +54,7 @@ class SourceStatus:
         self.failures += 1
         if not self.fault:
             _log.warning(
-                "model %s: its %s does not answer, the last workers found stay in use: %s",
+                "model %s: discovery source %r does not answer; the last known workers stay in use: %s",
                 *(self._source.model, self._source.kind, fault),
             )
         self.fault = fault
@@ -105,14 +105,18 @@ class DiscoveryStatus(Collector):
     def collect(self) -> Iterator[Metric]:
         labels = ("model", "source")
         age = GaugeMetricFamily(
-            "warmgate_discovery_age_seconds", "Since the source of workers was heard last.", labels=labels
+            "warmgate_discovery_age_seconds", "Seconds since the discovery source last answered.", labels=labels
         )
-        synced = GaugeMetricFamily("warmgate_discovery_synced", "0 until the source was heard once.", labels=labels)
+        synced = GaugeMetricFamily(
+            "warmgate_discovery_synced",
+            "1 if the discovery source has answered at least once, otherwise 0.",
+            labels=labels,
+        )
         workers = GaugeMetricFamily(
-            "warmgate_discovery_workers", "Workers in the last answer of the source.", labels=labels
+            "warmgate_discovery_workers", "Number of workers in the last answer of the discovery source.", labels=labels
         )
         failures = CounterMetricFamily(
-            "warmgate_discovery_failures", "Questions that the source did not answer.", labels=labels
+            "warmgate_discovery_failures", "Number of failed queries to the discovery source.", labels=labels
         )
         for key, source_status in self._open.items():
             age.add_metric(key, source_status.age_s)

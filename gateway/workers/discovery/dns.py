@@ -109,12 +109,12 @@ class DnsDiscovery:
         """Return the workers in the DNS answer, or None if the resolver did not answer."""
         await asyncio.wait({asking}, timeout=self._patience_s)
         if not asking.done():
-            source_status.failed(f"the resolver said nothing for {self._patience_s:g} s")
+            source_status.failed(f"the resolver did not answer within {self._patience_s:g} s")
             return None
         try:
             addresses = asking.result()
         except NameUnanswered as fault:
-            source_status.failed(f"the resolver says: {fault}")
+            source_status.failed(f"the resolver failed: {fault}")
             return None
         urls = sorted({url_of(address, self._name.port) for address in addresses})
         return tuple(WorkerSpec(url, id_of_address(url), ranks=self._name.ranks, role=self._name.role) for url in urls)

@@ -71,7 +71,7 @@ def _port(ports: Sequence[Port] | None, wanted: str | None) -> Port | str:
     if wanted is None:
         if len(known) == 1:
             return known[0]
-        return "it has several ports, and none is named" if known else "it has no port"
+        return "it has several ports; set the one to use" if known else "it has no port"
     fitting = [port for port in known if wanted in (port.name, str(port.port))]
     return fitting[0] if fitting else f"it has no port {wanted}"
 

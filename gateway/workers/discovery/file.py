@@ -77,7 +77,7 @@ def read_workers(path: Path, parse: Parse) -> tuple[WorkerSpec, ...]:
     try:
         content = path.read_bytes()
     except FileNotFoundError:
-        raise WorkersError([f"{path} is not there."]) from None
+        raise WorkersError([f"{path} does not exist."]) from None
     except OSError as fault:
         raise WorkersError([f"{path} cannot be read: {fault.strerror}."]) from None
     return parse(content, path)

@@ -71,7 +71,7 @@ class KubernetesDiscovery(Generic[ObjectT]):
         found = self._read(snapshot.objects)
         if all(map(is_valid, found.workers)):
             return found
-        return Found((), ("an object of Kubernetes makes no worker.",))
+        return Found((), ("a Kubernetes object has no valid worker address or id.",))
 
     def _is_set(self, found: Found, last: tuple[WorkerSpec, ...] | None) -> bool:
         """Return whether *found* can be applied. Log or report its faults once."""

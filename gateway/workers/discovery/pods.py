@@ -109,7 +109,7 @@ def _port(pod: Pod, wanted: str | None) -> int | str:
     if wanted is None:
         if len(known) == 1:
             return known[0].container_port
-        return "it has several ports, and none is named" if known else "it names no port"
+        return "it has several ports; set the one to use" if known else "it has no port"
     fitting = [port.container_port for port in known if port.name == wanted]
     return fitting[0] if fitting else f"it has no port {wanted}"
 

@@ -44,7 +44,7 @@ class PinnedWorker(PlacedWorker):
             return reply
         said = await _read(reply)
         if _message_in(said.body) == _UNSPECIFIC and not await self._is_listed():
-            raise UpstreamRefused(f"{self.id} is no longer behind its frontend", status=GONE)
+            raise UpstreamRefused(f"worker {self.id} is no longer listed by its frontend", status=GONE)
         return said
 
     async def _is_listed(self) -> bool:

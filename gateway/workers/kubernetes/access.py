@@ -73,5 +73,5 @@ def _tls(file: Path) -> ssl.SSLContext:
     try:
         return accepting_missing_identifiers(ssl.create_default_context(cafile=file))
     except OSError as fault:
-        why = "it holds none" if isinstance(fault, ssl.SSLError) else fault.strerror
+        why = "the file has no certificate" if isinstance(fault, ssl.SSLError) else fault.strerror
         raise KubernetesError(f"the certificates in {file} cannot be read: {why}") from None

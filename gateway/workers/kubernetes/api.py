@@ -162,7 +162,7 @@ class HttpApi:
         credentials = await asyncio.to_thread(self._access.read)
         namespace = collection.namespace or credentials.namespace
         if namespace is None:
-            raise KubernetesError("the namespace is not known: set kubernetes.namespace")
+            raise KubernetesError("the Kubernetes namespace is unknown; set kubernetes.namespace")
         async with self._client(credentials) as client:
             yield client, collection.path(namespace)
 
@@ -180,7 +180,7 @@ class HttpApi:
             async with asyncio.timeout(self._list_s):
                 response = await client.get(path, params=query)
         except TimeoutError:
-            raise KubernetesError(f"a list took longer than {self._list_s:g} s") from None
+            raise KubernetesError(f"listing objects took longer than {self._list_s:g} s") from None
         except httpx.HTTPError as fault:
             raise _broken(fault) from None
         if response.status_code != httpx.codes.OK:
@@ -197,7 +197,7 @@ class HttpApi:
             async with asyncio.timeout(within_s):
                 response = await client.send(request, stream=True)
         except TimeoutError:
-            raise KubernetesError(f"a watch was not answered for {within_s:g} s") from None
+            raise KubernetesError(f"a watch request was not answered within {within_s:g} s") from None
         except httpx.HTTPError as fault:
             raise _broken(fault) from None
         try:
@@ -229,21 +229,23 @@ def _event(line: bytes, kind: type[ObjectT]) -> ObjectChange[ObjectT]:
         if status.code == httpx.codes.GONE:
             raise VersionExpired
         retry_after_s = None if status.details is None else status.details.retry_after_seconds
-        raise KubernetesError(f"the watch ended with {status.code}", status=status.code, retry_after_s=retry_after_s)
+        raise KubernetesError(
+            f"the watch ended with status {status.code}", status=status.code, retry_after_s=retry_after_s
+        )
     if read.type == "BOOKMARK":
         _decoded(read.object, _Bookmarked)
         return ObjectChange("BOOKMARK", None)
     for change in _CHANGES:
         if change == read.type:
             return ObjectChange(change, _decoded(read.object, kind))
-    raise KubernetesError("the watch sent an unknown kind of change")
+    raise KubernetesError("the watch sent a change of an unknown type")
 
 
 def _decoded(data: bytes | msgspec.Raw, kind: type[DecodedT]) -> DecodedT:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise KubernetesError("the answer cannot be understood") from None
+        raise KubernetesError("the response is malformed") from None
 
 
 def _refused(status: int, headers: Mapping[str, str]) -> KubernetesError:
@@ -251,7 +253,9 @@ def _refused(status: int, headers: Mapping[str, str]) -> KubernetesError:
         return VersionExpired()
     after = headers.get("retry-after", "")
     return KubernetesError(
-        f"it answered {status}", status=status, retry_after_s=float(after) if after.isdecimal() else None
+        f"the API server returned status {status}",
+        status=status,
+        retry_after_s=float(after) if after.isdecimal() else None,
     )
 
 

@@ -147,7 +147,7 @@ class Reflector(Generic[ObjectT]):
             pass  # that is how versions are: they end
         except KubernetesError as fault:
             is_broken, wished_s = True, fault.retry_after_s
-            _log.info("watching %s failed: %s; listing them again", self._collection.resource, fault)
+            _log.info("the watch of %s failed and is replaced by a new list: %s", self._collection.resource, fault)
         if has_changes or self._clock() - began >= min(SHORTEST_S, lasts_s / 2):
             self._backoff.reset()
         elif self._wanted_in_s is None:

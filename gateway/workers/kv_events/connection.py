@@ -129,7 +129,7 @@ class ZmtpConnection(asyncio.Protocol):
             return
         self._conversation.feed(data)
         if not self._count():
-            self._refuse("too much is waiting to be read")
+            self._refuse("the buffer for unread messages is full")
             return
         if self._conversation.held_bytes >= self._read_ahead_bytes and not self._conversation.is_short:
             self._pause()

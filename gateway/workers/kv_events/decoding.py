@@ -278,7 +278,7 @@ def _beside(event: StoredFields[OpaqueHash], adapter: str | None) -> tuple[str |
 def _block_size(event: StoredFields[OpaqueHash]) -> int:
     """Return the number of tokens per block. Raises ValueError if the event has tokens but no blocks."""
     if not event.block_size or not event.block_hashes:
-        raise ValueError("tokens without a block")
+        raise ValueError("the event has tokens but no blocks")
     return event.block_size
 
 

@@ -103,7 +103,7 @@ class PublisherServer:
         if not connection.is_allowed(self._allowed):
             self.refuse(connection, "its address is not in kv_events.allowed_cidrs")
         elif len(self._connections) >= self.limits.max_connections:
-            self.refuse(connection, f"there are {self.limits.max_connections} connections already")
+            self.refuse(connection, f"the limit of {self.limits.max_connections} connections is reached")
         else:
             self._connections.add(connection)
             return True

@@ -172,4 +172,4 @@ def _connect_of(endpoint: str) -> Connect:
     if kind == "ipc" and place:
         path = "\0" + place[1:] if place.startswith("@") else place
         return lambda make: asyncio.get_running_loop().create_unix_connection(make, path)
-    raise ValueError(f"{endpoint!r} is not an address to connect to, such as tcp://host:port or ipc://path")
+    raise ValueError(f"{endpoint!r} is not a valid address, such as tcp://host:port or ipc://path")

@@ -92,7 +92,10 @@ class Subscriber:
                     self._stream.doubt(self._clock())
                 await self._follow()
             except Exception:  # noqa: BLE001  # what one engine brings about must not end the others' streams
-                _log.exception("following the KV events of %s failed", self._source.endpoint or self._source.topic)
+                _log.exception(
+                    "the subscription to the KV events of %s failed; restarting",
+                    self._source.endpoint or self._source.topic,
+                )
                 has_failed = True
             await asyncio.sleep(AFTER_FAULT_S)
 

@@ -112,19 +112,29 @@ class Replicas(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield the replication metrics. They have no values if load sharing is disabled."""
-        replicas = GaugeMetricFamily("warmgate_replicas", "Gateways that are heard, this one among them.", labels=())
+        replicas = GaugeMetricFamily(
+            "warmgate_replicas", "Number of live gateway replicas, including this one.", labels=()
+        )
         bookings = GaugeMetricFamily(
-            "warmgate_replica_bookings", "Requests on workers that other gateways have reported.", labels=()
+            "warmgate_replica_bookings",
+            "Number of open requests that other gateway replicas have sent to workers.",
+            labels=(),
         )
         messages = CounterMetricFamily(
-            "warmgate_replica_messages", "Messages of this gateway, and of others.", labels=("direction",)
+            "warmgate_replica_messages",
+            "Messages exchanged with other gateway replicas, by direction.",
+            labels=("direction",),
         )
         dropped = CounterMetricFamily(
-            "warmgate_replica_dropped", "Entries of this gateway that no replica received.", labels=()
+            "warmgate_replica_dropped", "Log entries of this gateway that no other replica received.", labels=()
         )
-        gaps = CounterMetricFamily("warmgate_replica_gaps", "Times that entries of others were missing.", labels=())
+        gaps = CounterMetricFamily(
+            "warmgate_replica_gaps", "Number of gaps in the log entries of other replicas.", labels=()
+        )
         lag = GaugeMetricFamily(
-            "warmgate_replica_lag_seconds", "What a message takes by way of the store, to here.", labels=()
+            "warmgate_replica_lag_seconds",
+            "Seconds from sending a message through the store to receiving it.",
+            labels=(),
         )
         if self._parts is not None:
             exchange, peers = self._parts.exchange, self._parts.peers

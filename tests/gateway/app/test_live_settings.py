@@ -475,7 +475,7 @@ async def test_an_added_worker_that_cannot_be_in_use_does_no_harm(caplog: pytest
         assert {"m": ["e", "a"]} == there.in_force
 
     assert [
-        "worker a, which the admin API added, is not in use: the id 'a' is that of another worker",
+        "worker a, which the admin API added, is not in use: the id 'a' is already used by another worker",
         "worker c, which the admin API added, is not in use: the model 'gone' is not configured",
     ] == [record.getMessage() for record in caplog.records if "admin API" in record.getMessage()]
 

@@ -94,15 +94,27 @@ def test_of_two_with_one_id_the_earlier_one_is_in_use() -> None:
     ("worker", "error", "text"),
     [
         (AddedWorker("x", "http://d:1", "d"), UnknownModel, "The model 'x' is not configured"),
-        (AddedWorker("tiny", "http://a:1", "d"), Conflict, r"already, which is listed in the configuration \(models\["),
-        (AddedWorker("tiny", "http://b:1", "d"), Conflict, r"already, which was found by models\[\]\.workers_file"),
+        (AddedWorker("tiny", "http://a:1", "d"), Conflict, r"at this address, which is listed in the configuration"),
+        (
+            AddedWorker("tiny", "http://b:1", "d"),
+            Conflict,
+            r"at this address, which was found by models\[\]\.workers_file",
+        ),
         (
             AddedWorker("tiny", "http://E:1", "d"),
             Conflict,
             "already has the added worker 'e' at that address",
         ),
-        (AddedWorker("big", "http://d:1", "b"), Conflict, "cannot be added: the id 'b' is that of another worker"),
-        (AddedWorker("big", "http://d:1", "e"), Conflict, "cannot be added: the id 'e' is that of another worker"),
+        (
+            AddedWorker("big", "http://d:1", "b"),
+            Conflict,
+            "cannot be added: the id 'b' is already used by another worker",
+        ),
+        (
+            AddedWorker("big", "http://d:1", "e"),
+            Conflict,
+            "cannot be added: the id 'e' is already used by another worker",
+        ),
     ],
 )
 def test_one_that_could_not_be_in_use_is_not_added(worker: AddedWorker, error: type[GatewayError], text: str) -> None:

@@ -223,9 +223,9 @@ def test_the_key_is_in_no_text() -> None:
 @pytest.mark.parametrize(
     ("sources", "why"),
     [
-        (None, "does not say where it publishes KV events"),
+        (None, "does not report where it publishes KV events"),
         (EventSources(()), "does not publish KV events"),
-        (RANKS, "has 2 data-parallel ranks behind one address, and the settings do not say so (ranks)"),
+        (RANKS, "has 2 data-parallel ranks behind one address (set ranks: 2 for this worker)"),
     ],
 )
 async def test_without_one_source_it_is_asked_again_and_the_log_says_so_once(
@@ -242,7 +242,7 @@ async def test_without_one_source_it_is_asked_again_and_the_log_says_so_once(
             stage.event_subscriptions.state(A),
             stage.event_subscriptions.counters(),
         )
-        assert [("WARNING", f"worker a {why}: its cache is predicted instead")] == said(caplog)
+        assert [("WARNING", f"worker a {why}; its cache contents are predicted instead")] == said(caplog)
 
         stage.intake.found["http://a"] = EventSources((AT_A,))
         await until(lambda: stage.intake.running)
@@ -261,8 +261,8 @@ async def test_who_cannot_be_subscribed_to_does_not_hurt_the_others(caplog: pyte
         assert [
             (
                 "ERROR",
-                "no KV events are read from worker a: the engine connects to the gateway, but kv_events.bind is not "
-                "set",
+                "cannot subscribe to the KV events of worker a: the engine connects to the gateway, but kv_events.bind "
+                "is not set",
             )
         ] == [each for each in said(caplog) if each[0] == "ERROR"]
 
@@ -347,7 +347,7 @@ async def test_an_index_that_lies_is_doubted(caplog: pytest.LogCaptureFixture) -
 
     assert ["doubt"] == subscription.done
     assert [False, False] == [state_of(fleet, A).hit_accuracy.reported.is_unreliable for fleet in (stage.fleet, other)]
-    text = "worker a does not have the blocks that its engine reported: its index is rebuilt"
+    text = "worker a lacks blocks that its engine reported; its index is rebuilt"
     assert [("WARNING", text)] == said(caplog)
 
 
@@ -487,4 +487,6 @@ async def test_a_rank_whose_stream_is_not_reported_waits_for_it(caplog: pytest.L
         await until(lambda: len(stage.intake.asked) >= 3)
 
         assert [] == stage.intake.subscriptions
-        assert [("WARNING", "worker a does not publish KV events: its cache is predicted instead")] == said(caplog)
+        assert [("WARNING", "worker a does not publish KV events; its cache contents are predicted instead")] == said(
+            caplog
+        )

@@ -298,7 +298,7 @@ async def test_a_lost_booking_ends_with_its_lease(caplog: pytest.LogCaptureFixtu
         there.clock.now = 601.0
         await there.check()
 
-        assert ["a booking on a was never released; its lease has ended"] == caplog.messages
+        assert ["a reservation on worker a was not released and has expired"] == caplog.messages
         assert [0, 0] == [worker.in_flight for worker in there.fleet]
 
 

@@ -54,8 +54,8 @@ def test_an_outage_is_said_once_and_so_is_its_end(caplog: pytest.LogCaptureFixtu
             source_status.heard(1)
 
     assert [
-        "model tiny: its service does not answer, the last workers found stay in use: it is away",
-        "model tiny: its service answers again",
+        "model tiny: discovery source 'service' does not answer; the last known workers stay in use: it is away",
+        "model tiny: discovery source 'service' answers again",
     ] == caplog.messages
 
 

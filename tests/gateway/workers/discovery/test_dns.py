@@ -78,7 +78,7 @@ async def test_before_the_first_answer_there_is_no_one() -> None:
     async with watching(Answers(NameUnanswered("try again"), ["10.0.0.1"]), discovery_status) as sets:
         first, awaited = await urls(sets), discovery_status.are_awaited
         reported = discovery_status.report()["tiny"]["dns"]
-        assert ([], True, "the resolver says: try again") == (first, awaited, reported["fault"])
+        assert ([], True, "the resolver failed: try again") == (first, awaited, reported["fault"])
         assert ["http://10.0.0.1:8000"] == await urls(sets)
         assert not discovery_status.are_awaited
 
@@ -114,7 +114,7 @@ async def test_a_resolver_that_hangs_has_one_thread() -> None:
     )
     async with aclosing(discovery.watch()) as sets:
         assert [] == await urls(sets)
-        assert "the resolver said nothing for 0.01 s" == discovery_status.report()["tiny"]["dns"]["fault"]
+        assert "the resolver did not answer within 0.01 s" == discovery_status.report()["tiny"]["dns"]["fault"]
         waiting = asyncio.ensure_future(urls(sets))
         await asyncio.sleep(0.05)
         asked = len(calls)

@@ -113,7 +113,7 @@ def test_the_port_is_the_one_that_is_wanted(wanted: str | None, ports: Any, url:
 @pytest.mark.parametrize(
     ("wanted", "ports", "why"),
     [
-        (None, TWO_PORTS, "it has several ports, and none is named"),
+        (None, TWO_PORTS, "it has several ports; set the one to use"),
         (None, (), "it has no port"),
         ("grpc", TWO_PORTS, "it has no port grpc"),
     ],

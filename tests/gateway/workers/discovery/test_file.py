@@ -51,7 +51,7 @@ async def test_no_file_yet_is_no_fault(path: Path) -> None:
     [
         ("- url: [", " is not valid YAML: line 1, column 9: expected the node content, but found '<stream end>'."),
         ("- url: ftp://a", ": workers[0].url is 'ftp://a'; it must be an http:// or https:// address with a host."),
-        (None, " is not there."),
+        (None, " does not exist."),
     ],
 )
 async def test_what_cannot_be_taken_is_reported_and_passed_over(path: Path, text: str | None, fault: str) -> None:
@@ -84,7 +84,7 @@ async def test_a_bad_file_at_the_start_has_no_workers(path: Path) -> None:
     assert [f"{path} must hold a list of workers (`- url: ...`; `[]` for none), not a mapping."] == refused
 
 
-@pytest.mark.parametrize(("exists", "fault"), [(False, "is not there"), (True, "cannot be read: Is a directory")])
+@pytest.mark.parametrize(("exists", "fault"), [(False, "does not exist"), (True, "cannot be read: Is a directory")])
 def test_a_file_that_cannot_be_read_is_reported(path: Path, exists: bool, fault: str) -> None:
     """With the words of the system."""
     if exists:

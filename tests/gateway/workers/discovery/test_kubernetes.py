@@ -264,4 +264,4 @@ async def test_an_object_that_makes_no_worker_is_no_set() -> None:
         there.api.put(a_slice("s", A, B))
 
         assert ["a", "b"] == await there.found()
-    assert ["an object of Kubernetes makes no worker."] == there.refused
+    assert ["a Kubernetes object has no valid worker address or id."] == there.refused

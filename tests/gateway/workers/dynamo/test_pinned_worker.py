@@ -52,7 +52,7 @@ async def test_a_request_is_pinned_by_headers() -> None:
 async def test_an_instance_that_is_gone_is_no_fault_of_the_callers() -> None:
     """The frontend says 400 of the pin; it does not list the instance any more."""
     async with serving(frontend(UNKNOWN, listed=health(8))) as peer:
-        with pytest.raises(UpstreamRefused, match="dynamo#7 is no longer behind its frontend") as raised:
+        with pytest.raises(UpstreamRefused, match="worker dynamo#7 is no longer listed by its frontend") as raised:
             await sent(peer)
 
     assert 503 == raised.value.status

@@ -59,7 +59,7 @@ def test_over_plain_http_nothing_is_said_that_is_not_asked_for(account: Path, tm
         ("token", b"a\nb", "contains no token"),
         ("token", b"\xff", "contains no token"),
         ("ca.crt", None, "the certificates in .* cannot be read: No such file or directory"),
-        ("ca.crt", b"nothing", "the certificates in .* cannot be read: it holds none"),
+        ("ca.crt", b"nothing", "the certificates in .* cannot be read: the file has no certificate"),
     ],
 )
 def test_what_cannot_be_used_is_reported(account: Path, file: str, content: bytes | None, why: str) -> None:

@@ -80,7 +80,7 @@ async def test_the_token_of_this_moment_is_sent(server: KubernetesApi, tmp_path:
     server.token = "t-1"
     await client.list_all(PODS)
     server.token = "t-2"
-    with pytest.raises(KubernetesError, match="it answered 401"):
+    with pytest.raises(KubernetesError, match="the API server returned status 401"):
         await client.list_all(PODS)
     token.write_text("t-2")
 
@@ -146,7 +146,7 @@ async def test_a_list_that_expires_half_way_is_reported(server: KubernetesApi) -
 async def test_no_one_is_waited_for_without_an_end(server: KubernetesApi) -> None:
     """A list that hangs, a watch that is not answered, an address at which no one is."""
     server.faults.hung_lists = True
-    with pytest.raises(KubernetesError, match=r"a list took longer than 0\.05 s"):
+    with pytest.raises(KubernetesError, match=r"listing objects took longer than 0\.05 s"):
         await api(server, list_s=0.05).list_all(PODS)
     with pytest.raises(KubernetesError, match="the connection failed"):
         await HttpApi(ApiAccess(f"http://127.0.0.1:{free_port()}")).list_all(PODS)
@@ -155,7 +155,7 @@ async def test_no_one_is_waited_for_without_an_end(server: KubernetesApi) -> Non
 async def test_what_cannot_be_understood_is_reported(server: KubernetesApi) -> None:
     """Without any of it."""
     server.put({"metadata": {"name": "odd", "labels": {"app": "vllm"}}, "status": "secret"})
-    with pytest.raises(KubernetesError, match=r"^the answer cannot be understood$"):
+    with pytest.raises(KubernetesError, match=r"^the response is malformed$"):
         await api(server).list_all(PODS)
 
 
@@ -222,5 +222,5 @@ async def test_a_connection_that_is_cut_is_reported(server: KubernetesApi) -> No
 
 async def test_a_refused_watch_is_reported(server: KubernetesApi) -> None:
     server.faults.refused = [(403, None)]
-    with pytest.raises(KubernetesError, match="it answered 403"):
+    with pytest.raises(KubernetesError, match="the API server returned status 403"):
         await reported(server, "103")

@@ -136,7 +136,7 @@ async def test_before_the_first_list_there_is_no_one() -> None:
 
 async def test_a_server_that_wants_to_be_left_alone_is() -> None:
     """In a list as in a watch."""
-    busy = KubernetesError("it answered 429", status=429, retry_after_s=7.0)
+    busy = KubernetesError("the API server returned status 429", status=429, retry_after_s=7.0)
     stage = Stage(busy, "a", [busy], "a")
     await stage.snapshots(3)
 
