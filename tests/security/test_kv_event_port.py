@@ -102,7 +102,7 @@ async def pour(writer: asyncio.StreamWriter, piece: bytes, times: int) -> int:
 def test_a_start_that_opens_the_port_to_other_machines_needs_a_list(bind: str) -> None:
     """The gateway refuses its configuration, and names the setting."""
     settings = {"models": [{"name": "tiny", "workers": [{"url": "http://a:1"}]}], "kv_events": {"bind": bind}}
-    with pytest.raises(SettingsError, match=r"kv_events\.allowed_cidrs is needed"):
+    with pytest.raises(SettingsError, match=r"kv_events\.allowed_cidrs is required"):
         build(settings, {})
 
 
