@@ -1,7 +1,7 @@
 """Limit of open files of this process. Each connection needs one file descriptor.
 
 Without a free descriptor, workers look unavailable and new clients hang. Therefore the open file limit is raised to its
-maximum, and the number of accepted clients is bounded by this limit. Clients above that number get status 503.
+maximum, and the number of accepted clients is bounded by this limit. Clients above the limit get status 503.
 """
 
 import fcntl

@@ -15,7 +15,7 @@ MAX_NAMES: Final = 512
 """Largest number of cached header names. A full cache is emptied, which also drops names that clients no longer send.
 """
 _MAX_NAME_BYTES: Final = 64
-"""Longest header name in bytes that is cached. Common clients send no longer names."""
+"""Longest header name in bytes that is cached. Names that common clients send are shorter."""
 _BEFORE_ANY_TIME: Final = -1.0
 
 

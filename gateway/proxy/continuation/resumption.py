@@ -30,7 +30,7 @@ class Resumption:
     def __init__(
         self, call: Call, fields: Fields, *, max_tokens: int | None, may_by_tokens: bool, may_by_text: bool
     ) -> None:
-        """Create the object for an answer of at most *max_tokens* tokens, or as many as fit if *max_tokens* is None."""
+        """Prepare to continue an answer of at most *max_tokens* tokens, or as many as fit if *max_tokens* is None."""
         if not may_by_text:  # an uncopied value keeps the whole body in memory
             fields = {name: value.copy() for name, value in fields.items() if name in KEPT}
         self.call = call

@@ -1,7 +1,7 @@
 """Interface of detectors, which search a text that is still growing.
 
 Additional text cannot change a match that begins before the position `growing`, but can create or extend a later match.
-Therefore text before the position `growing` can be sent, and only later text is held back.
+Therefore text before the position `growing` can be sent, and only text after it is held back.
 """
 
 import re

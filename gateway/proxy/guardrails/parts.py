@@ -21,8 +21,8 @@ NEAR_CHARS: Final = 2048
 REDACTED: Final = "[REDACTED]"
 """Placeholder for a text that a service changed across several parts of a message."""
 _FIRST_MARK = 0xF0000
-"""First of the private-use Unicode characters that mark matches. No detector treats such a character as a letter or
-digit.
+"""First of the private-use Unicode characters that mark matches. No detector treats a private-use character as a letter
+or digit.
 """
 _COMPARED_CHARS = 4096
 
