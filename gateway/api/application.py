@@ -15,6 +15,7 @@ from gateway.api import models as models_api
 from gateway.api import responses as responses_api
 from gateway.api import usage as usage_api
 from gateway.api.admin_access import AdminAccess
+from gateway.api.docs_page import docs_router
 from gateway.api.explain import Explainer
 from gateway.api.kept_looks import KeptLooks
 from gateway.api.kept_responses import KeptResponses
@@ -49,7 +50,7 @@ def public_api(
 
     The routes read the arguments from the state of the application.
     """
-    # FastAPI's own pages at /docs and /redoc load scripts from elsewhere.
+    # FastAPI's own pages load scripts from outside.
     api = FastAPI(title="Warmgate", version=version("warmgate"), lifespan=lifespan, docs_url=None, redoc_url=None)
     api.state.models = models
     api.state.stream_state = stream_state
@@ -69,6 +70,7 @@ def public_api(
         usage_api.router,
         probes.router,
         explain_api.router,
+        docs_router(title="Warmgate API", openapi_url="/openapi.json"),
     )
     for router in routers:
         api.include_router(router)

@@ -1,5 +1,6 @@
 """Responses for `/` and `/v1`, for people who open the base URL in a browser or configure a wrong base URL."""
 
+from importlib.metadata import version
 from typing import Any
 
 from fastapi import APIRouter
@@ -20,5 +21,7 @@ async def base_url() -> dict[str, Any]:
         ),
         "base_url": "/v1",
         "endpoints": [*(f"POST {path}" for path in ENDPOINTS), "GET /v1/models"],
-        "documentation": "/openapi.json",
+        "name": "Warmgate",
+        "version": version("warmgate"),
+        "links": {"api": "/docs", "openapi": "/openapi.json", "models": "/v1/models", "health": "/readyz"},
     }

@@ -14,6 +14,11 @@ from gateway.protocol.endpoints.faults import ANTHROPIC
 
 Json = dict[str, Any]
 
+KEY_SCHEMES: dict[str, Json] = {
+    "bearer": {"type": "http", "scheme": "bearer", "description": "API key of a team"},
+    "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "API key of a team"},
+}
+"""Ways to send an API key."""
 _TEXT: Json = {"type": "string"}
 _TEXT_OR_NULL: Json = {"type": ["string", "null"]}
 _SCHEMAS: dict[str, Json] = {
@@ -85,6 +90,8 @@ def describe(api: FastAPI, endpoints: Iterable[Endpoint]) -> None:
         if api.openapi_schema is None:
             own = get_openapi(title=api.title, version=api.version, routes=api.routes)
             api.openapi_schema = complete(own, proxied)
+            api.openapi_schema["components"]["securitySchemes"] = KEY_SCHEMES
+            api.openapi_schema["security"] = [{scheme: []} for scheme in KEY_SCHEMES]
         return api.openapi_schema
 
     api.openapi = openapi  # type: ignore[method-assign]  # the way that FastAPI has for it

@@ -14,6 +14,7 @@ from gateway.api.admin_v1.description import describe
 from gateway.api.admin_v1.entities import Entities
 from gateway.api.admin_v1.error_handlers import answer_errors
 from gateway.api.admin_v1.parts import AdminGateway, Parts
+from gateway.api.docs_page import docs_router
 from gateway.api.refused_logins import RefusedLogins
 from gateway.tenancy.ledger.usage_store import UsageStore
 from gateway.tenancy.teams.directory import Directory
@@ -70,7 +71,8 @@ def admin_api(
         guardrails,
         known_workers,
     )
-    routers = [teams.router, keys.router, usage.router, audit.router]
+    docs = docs_router(title="Warmgate admin API", openapi_url=f"{PREFIX}/openapi.json", prefix=PREFIX)
+    routers = [teams.router, keys.router, usage.router, audit.router, docs]
     if known_workers is not None:
         routers.append(added_workers.router)
     if gateway is not None:
