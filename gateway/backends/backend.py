@@ -133,9 +133,7 @@ class WorkerBackend(Backend, Protocol):
         ...
 
     def abandon_unanswered(self) -> None:
-        """Fail all calls that have not received any part of their response with an `UpstreamError`. Other calls
-        continue.
-        """
+        """Fail calls with an `UpstreamError` if no part of their response has arrived. Other calls continue."""
         ...
 
     def retire(self) -> None:

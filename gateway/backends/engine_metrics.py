@@ -99,7 +99,7 @@ class EngineReading:
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """A reading of an engine, and how long it counts as current."""
+    """One reading of an engine's metrics, and the seconds for which it counts as current."""
 
     reading: EngineReading
     read_at: float
@@ -135,7 +135,9 @@ class MetricsPage:
                 self._take(line)
 
     def reading(self) -> EngineReading | None:
-        """Return the reading of the page, or None if it has neither engine metrics nor a process start time."""
+        """Return the reading parsed from the page, or None if it has neither engine metrics nor a process start
+        time.
+        """
         self.feed(b"\n")
         samples = self._samples
         started = samples.all(_STARTED)

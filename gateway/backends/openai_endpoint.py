@@ -89,7 +89,7 @@ class OpenAIEndpoint:
         )
         if reply.status in NOT_THERE:
             await reply.aclose()
-            raise UpstreamRefused(f"{self.id} answered {reply.status}: it does not have the model", status=502)
+            raise UpstreamRefused(f"{self.id} returned status {reply.status}: it does not have the model", status=502)
         return reply
 
     def retire(self) -> None:

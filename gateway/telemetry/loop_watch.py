@@ -12,7 +12,7 @@ _LATE_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5
 
 
 class LoopWatch(Collector):
-    """Histogram of the event loop's lag, measured every *every_s* seconds. The lag is about the delay of a request.
+    """Histogram of the event loop's lag, measured every *every_s* seconds. Requests are delayed by about this lag.
 
     A stall shorter than *every_s* may fall between two measurements. Of a longer stall, only a part may be measured.
     """

@@ -115,7 +115,7 @@ class StateCollector(Collector):
     def __init__(
         self, models: Iterable[Model], index: CacheIndex, *, max_index_bytes: int, clock: Callable[[], float]
     ) -> None:
-        """Create a collector. *models* is read at every scrape."""
+        """Create a metrics collector that reads *models* at every scrape."""
         self._models = models
         self._index = index
         self._max_index_bytes = max_index_bytes

@@ -45,7 +45,7 @@ class Reloads(Collector):
         self._applied_at = wall_clock()
         self._found: dict[str, Outcomes] = {}
         self.needs_restart: tuple[str, ...] = ()
-        """Names of settings in the file that take effect only after a restart."""
+        """Names of changed settings in the configuration file that take effect only after a restart."""
 
     def count(self, outcome: Outcome) -> None:
         """Count one configuration reload."""

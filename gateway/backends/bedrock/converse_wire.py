@@ -142,7 +142,7 @@ class ConverseTranslator:
 
     @property
     def awaits_usage(self) -> bool:
-        """Return True if only the usage is missing. An incomplete frame means that more data must arrive first."""
+        """Return True if only the token usage is missing. If a frame is incomplete, more data must arrive first."""
         return self._writer.was_stopped or (self._writer.has_stopped and not self._frames.leftover)
 
     @property

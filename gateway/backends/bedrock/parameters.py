@@ -96,7 +96,7 @@ class Sampling:
 
 
 def refuse_unservable(fields: Mapping[str, Any]) -> None:
-    """Check that the request uses no field that Bedrock models cannot support and that cannot be dropped.
+    """Reject a request that uses a field that Bedrock models do not support and that cannot be dropped.
 
     Raises:
         InvalidField: if it uses one, because dropping it would silently change the answer.

@@ -5,7 +5,9 @@ class StopGuard:
     """Passes text through up to the first stop string, even if that string is split over several pieces."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        """Create a guard for *stops*, which must not contain empty strings. Without stops all text passes unchanged."""
+        """Create a stop string filter for *stops*, which must not contain empty strings. Without stops all text passes
+        unchanged.
+        """
         self._stops = stops
         self._held = ""
         self._has_stopped = False

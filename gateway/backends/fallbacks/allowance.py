@@ -52,7 +52,7 @@ class Allowance:
         self.set_rates(rates)
 
     def set_rates(self, rates: RateLimits) -> None:
-        """Replace the rate limits. Past use still counts."""
+        """Replace the rate limits with *rates*. Past use still counts."""
         if rates == self._rates:
             return
         self._rates = rates

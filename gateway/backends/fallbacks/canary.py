@@ -54,8 +54,8 @@ class Canary:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         answer_s: float = ANSWER_S,
     ) -> None:
-        """Create a canary. The callbacks *by_model*, *rules* and *catalog* are called for every check. *catalog* may
-        return None.
+        """Create a sender of canary requests. The callbacks *by_model*, *rules* and *catalog* are called for every
+        check. *catalog* may return None.
         """
         self._by_model = by_model
         self._rules = rules

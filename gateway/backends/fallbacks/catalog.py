@@ -46,7 +46,7 @@ class Catalog:
     """List of Bedrock models in one AWS region."""
 
     def __init__(self, client: httpx.AsyncClient, signer: QuestionSigner, url: str) -> None:
-        """Create a catalog that is read from *url*, the address of ListFoundationModels."""
+        """Create a reader of the model list at *url*, the address of AWS's ListFoundationModels."""
         self._client = client
         self._signer = signer
         self._url = url

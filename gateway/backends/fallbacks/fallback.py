@@ -11,7 +11,7 @@ from gateway.tenancy.ledger.price import Price
 
 
 class Connections(Protocol):
-    """The connection pool of a backend that does not share the gateway's."""
+    """A backend's own connection pool, separate from the gateway's shared HTTP client."""
 
     @property
     def connections_open(self) -> int: ...

@@ -1,4 +1,4 @@
-"""State of an outage in which no fallback answers, logged once instead of for every request."""
+"""Detection of outages in which no fallback answers, so that each is logged once instead of for every request."""
 
 QUIET_S = 300.0
 """Seconds without a failure after which the next failure counts as a new outage, because workers may have answered

@@ -312,7 +312,7 @@ class UpstreamConnection(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         response = self.response
         if self._is_lent and not response.is_complete and self.failure is None:
-            where = "in the body" if response.has_head else "before status and headers"
+            where = "in the response body" if response.has_head else "before status and headers"
             if exc is not None or not response.close():
                 self.died_unanswered = not response.has_head and response.unread_bytes == 0
                 self.failure = ReplyBroken(f"worker {self._worker_id}: connection closed {where}")

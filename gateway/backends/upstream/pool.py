@@ -211,7 +211,9 @@ class ConnectionPool:
             raise self._closed()
         if not connection.is_open():
             self._forget(connection)
-            raise ConnectFailed(f"worker {self._worker_id}: connect failed (the worker closed the connection at once)")
+            raise ConnectFailed(
+                f"worker {self._worker_id}: connection failed (the worker closed the connection at once)"
+            )
         self._keep_sweeping(loop)
         return connection
 
@@ -224,7 +226,7 @@ class ConnectionPool:
                 message = f"worker {self._worker_id}: connect timed out after {self._connect_s:g} s"
                 raise UpstreamTimeout(message, phase="connect") from exc
             case OSError():
-                raise ConnectFailed(f"worker {self._worker_id}: connect failed ({type(exc).__name__})") from exc
+                raise ConnectFailed(f"worker {self._worker_id}: connection failed ({type(exc).__name__})") from exc
 
     async def _wait_turn(self, deadline: float) -> UpstreamConnection | None:
         """Wait for a free connection. Return None if the caller must open one on the slot it has been given."""

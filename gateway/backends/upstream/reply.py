@@ -42,8 +42,8 @@ class HttpReply:
         return self._response.is_complete and not self._response.pieces
 
     async def read(self) -> bytes:
-        """Return all data received since the last call, waiting only if no data has arrived. See `Reply.read` for its
-        errors.
+        """Return all response data received since the last call, waiting only if no data has arrived. See `Reply.read`
+        for its errors.
         """
         connection = self._connection
         if connection is None:

@@ -54,7 +54,7 @@ class ResponseParser:
         self.expect(is_head_request=False)
 
     def expect(self, *, is_head_request: bool) -> None:
-        """Prepare for the response to the next request."""
+        """Reset the parser for the response to the next request."""
         self._is_head_request = is_head_request
         self.status = 0
         self.headers: Headers = []
@@ -78,8 +78,10 @@ class ResponseParser:
             self.keep_alive = False
             if self.is_complete:
                 return None
-            where = "in the body" if self.has_head else "in status and headers"
-            reason = exc.__context__ if isinstance(exc.__context__, _HeadTooLarge | _UnknownCoding) else "not HTTP/1.1"
+            where = "in the response body" if self.has_head else "in the response head"
+            reason = (
+                exc.__context__ if isinstance(exc.__context__, _HeadTooLarge | _UnknownCoding) else "invalid HTTP/1.1"
+            )
             return f"{reason} {where}"
         if not self.pieces and not self.is_complete and self.unread_bytes > self._limits.max_head_bytes:
             return "too many bytes in headers or framing"
@@ -119,7 +121,7 @@ class ResponseParser:
         if len(received) > self._limits.max_headers:
             raise _HeadTooLarge("too many header fields")
         if not is_plainly_framed(received):
-            raise _UnknownCoding("a transfer coding other than chunked")
+            raise _UnknownCoding("unsupported transfer coding (only chunked is allowed)")
         # A head cannot be longer than all that came with it, so most need no counting.
         if self.unread_bytes > self._limits.max_head_bytes and _size(received) > self._limits.max_head_bytes:
             raise _HeadTooLarge("too many header bytes")

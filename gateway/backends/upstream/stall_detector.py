@@ -10,7 +10,7 @@ OTHERS_ARRIVALS: Final = 10.0
 pause lasts 20 usual gaps by default, so streams at half their usual rate reach this number.
 """
 LONGEST_PAUSE: Final = 10.0
-"""Number of allowed pauses after which a stream counts as stalled even if all streams are silent or the engine
+"""Multiple of the allowed pause after which a stream counts as stalled even if all streams are silent or the engine
 generates tokens. An engine that is delayed by seconds is not dead, and its output may be held back.
 """
 READINGS: Final = 5.0

@@ -19,7 +19,9 @@ class Timeouts:
     free connection and the worker's queue. If None, only *total_s* applies.
     """
     idle_s: float = 300.0
-    """Longest pause in seconds between two pieces of a body while the reader waits. A slow reader is not counted."""
+    """Longest pause in seconds between two pieces of a body while the reader waits. Waiting for a slow reader does not
+    count.
+    """
     total_s: float = 3600.0
     """Seconds from sending a request to the last byte of its response."""
 

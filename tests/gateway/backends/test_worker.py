@@ -293,7 +293,7 @@ async def test_a_stream_that_is_cut_is_broken(*, is_reset: bool) -> None:
 
         assert b"a\n\n" == await reply.read()
         is_read.set()
-        with pytest.raises(ReplyBroken, match="in the body"):
+        with pytest.raises(ReplyBroken, match="in the response body"):
             await reply.read()
         await reply.aclose()
         assert (0, 0, 0) == counts(worker)
@@ -740,7 +740,7 @@ async def test_https_is_verified(certificate: tuple[Path, Path]) -> None:
         strict = HttpWorker("w2", peer.url)
 
         assert [b"hello", b"hello"] == [await answer_to(trusting, call()) for _ in range(2)]
-        with pytest.raises(ConnectFailed, match="worker w2: connect failed \\(SSLCertVerificationError\\)"):
+        with pytest.raises(ConnectFailed, match="worker w2: connection failed \\(SSLCertVerificationError\\)"):
             await strict.send(call())
         assert 1 == trusting.connections_open
         await trusting.aclose()

@@ -275,7 +275,7 @@ async def test_a_failed_connect_gives_its_slot_back() -> None:
     """A worker that refuses does not eat up its own limit."""
     pool = ConnectionPool("w1", Origin.from_url(f"http://127.0.0.1:{free_port()}"), connect_s=5.0, max_connections=1)
     for _ in range(3):
-        with pytest.raises(ConnectFailed, match="worker w1: connect failed \\(ConnectionRefusedError\\)"):
+        with pytest.raises(ConnectFailed, match="worker w1: connection failed \\(ConnectionRefusedError\\)"):
             await pool.open(deadline=math.inf)
 
     assert (0, 0, 0) == counts(pool)
