@@ -1,7 +1,7 @@
-"""Request bodies as routing sees them; the body itself goes upstream as the bytes that arrived.
+"""Request bodies as routing needs them. The body itself is sent to the worker as the bytes that arrived.
 
-Only fields that matter to the gateway are read, so everything else that an engine understands passes. A fault that an
-engine would answer with 400 is reported with its place or field before a worker is chosen.
+Only fields that matter to the gateway are read, so all other fields that an engine understands pass through. A fault
+that an engine would reject with status 400 is reported with its position or field before a worker is chosen.
 """
 
 import hashlib
@@ -29,12 +29,14 @@ from gateway.protocol.prompt import chat_prompt, embeds_prompt, joined, text_pro
 from gateway.protocol.splice import Places
 
 MAX_NAME_CHARACTERS: Final = 512
-"""Longest name of a model, session, user, cache salt or response."""
+"""Maximum length in characters of the name of a model, session, user, cache salt or response."""
 _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and safe in every store that adds them up
 
 
 class Body(Value):
-    """Body of one request as routing sees it; each endpoint has its own reader, see `gateway.protocol.endpoints`."""
+    """The parsed body of one request, as routing needs it. Each endpoint has a parser for it; see
+    `gateway.protocol.endpoints`.
+    """
 
     __match_args__ = (
         "model",
@@ -84,68 +86,80 @@ class Body(Value):
         self.model: Final = model
         self.streams: Final = streams
         self.max_tokens: Final = max_tokens
-        """Limit of tokens to generate for each choice, from the caller; 0 if the endpoint generates none."""
+        """Maximum number of tokens to generate for each choice, as set by the caller, or 0 if the endpoint generates
+        none.
+        """
         self.asks_usage: Final = asks_usage
-        """The answer has usage without a request by the gateway: the caller asked, or the endpoint always adds it."""
+        """Whether the answer includes usage without a request by the gateway, because the caller requests it or the
+        endpoint always adds it.
+        """
         self.has_stream_options: Final = has_stream_options
-        """The body has the key ``stream_options``, possibly null."""
+        """Whether the body has the key ``stream_options``, which may be null."""
         self.prompt: Final = prompt
-        """Text whose prefix determines the cache hit, see `gateway.protocol.prompt`."""
+        """Text whose prefix determines the cache hit; see `gateway.protocol.prompt`."""
         self.session: Final = session
-        """``prompt_cache_key``, else ``user``."""
+        """Session of the request: ``prompt_cache_key`` if given, and otherwise ``user``."""
         self.cache_salt: Final = cache_salt
-        """Prompts share cached prefixes only with prompts of the same salt."""
+        """Cache salt of the request. Prompts share cached prefixes only with prompts of the same salt."""
         self.n: Final = n
-        """Number of answers: the field ``n`` times the number of prompts."""
+        """Number of answers, which is the field ``n`` times the number of prompts."""
         self.reads_cache: Final = reads_cache
-        """False if vLLM computes the whole prompt in any case: ``prompt_logprobs``, ``echo`` with ``logprobs``."""
+        """Whether vLLM can use cached blocks for the prompt. It cannot for ``prompt_logprobs``, or for ``echo`` with
+        ``logprobs``.
+        """
         self.writes_cache: Final = writes_cache
-        """The blocks of the prompt stay in the worker's cache. Most pooling engines keep none."""
+        """Whether the blocks of the prompt stay in the worker's cache. Most pooling engines keep none."""
         self.previous_response_id: Final = previous_response_id
-        """Id of a response whose worker keeps the conversation so far; *prompt* contains only the addition."""
+        """Id of an earlier response whose worker keeps the conversation so far. The *prompt* contains only the new
+        part.
+        """
         self.user: Final = user
-        """End user named by the caller: ``safety_identifier``, else ``user``."""
+        """End user named by the caller: ``safety_identifier`` if given, and otherwise ``user``."""
         self.imposes_salt: Final = imposes_salt
-        """`cache_salt` was set by the gateway and must be sent to the worker."""
+        """Whether the gateway has set `cache_salt`, so that it must be sent to the worker."""
         self.engine_fields: Final = engine_fields
-        """Names of engine fields in the body, see `gateway.protocol.engine_fields`."""
+        """Names of the engine fields in the body; see `gateway.protocol.engine_fields`."""
         self.omitted_bytes: Final = omitted_bytes
-        """Bytes of a very long prompt that are not in *prompt*."""
+        """Number of bytes of a very long prompt that *prompt* leaves out."""
         self.places: Final = places
-        """Places of the fields in the bytes, if they were found while reading, as for large bodies."""
+        """Positions of the fields in the raw body, if they were found while parsing, as for large bodies."""
         self.names_model: Final = names_model
-        """False if the body names no model, and *model* is the only one served."""
+        """Whether the body names a model. If it does not, *model* is the only model that the gateway serves."""
         self.background: Final = background
-        """The answer only confirms the start; the caller fetches the result later."""
+        """Whether the answer only confirms that work has started, so that the caller must fetch the result
+        later.
+        """
 
     @property
     def prompt_bytes(self) -> int:
-        """Length of the whole prompt."""
+        """Length of the whole prompt in bytes."""
         return len(self.prompt) + self.omitted_bytes
 
 
 def parse_chat(raw: bytes) -> Body:
-    """Read the body of ``/v1/chat/completions``. O(bytes).
+    """Parse the body of ``/v1/chat/completions``. Takes O(bytes).
 
     Raises:
-        MalformedBody: not one JSON object; the message names the place.
-        InvalidField: a field is missing or invalid; *param* names it.
+        MalformedBody: if *raw* is not one JSON object. The message contains the position.
+        InvalidField: if a field is missing or invalid; *param* names it.
     """
     return parsed(raw, _chat)
 
 
 def parse_chats(raw: bytes) -> Body:
-    """Read the body of ``/v1/chat/completions/batch``: *messages* is a list of chats. Raises like `parse_chat`."""
+    """Parse the body of ``/v1/chat/completions/batch``, where *messages* is a list of chats. Raises the same errors as
+    `parse_chat`.
+    """
     return parsed(raw, _chats)
 
 
 def parse_completion(raw: bytes) -> Body:
-    """Read the body of ``/v1/completions``. Raises like `parse_chat`. O(bytes)."""
+    """Parse the body of ``/v1/completions``. Takes O(bytes). Raises the same errors as `parse_chat`."""
     return parsed(raw, _text)
 
 
 def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
-    """Run *read* on *raw*, and translate all JSON errors.
+    """Return the result of *read* on *raw*, with all JSON errors translated.
 
     Raises:
         MalformedBody, InvalidField: see `parse_chat`.
@@ -170,12 +184,12 @@ def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
 
 
 def _bounded(body: Body) -> Body:
-    """Return *body* without names longer than `MAX_NAME_CHARACTERS`.
+    """Check the length of names in *body*. Names longer than `MAX_NAME_CHARACTERS` are shortened or refused.
 
-    Names of sessions and users are only compared, so a long one is replaced by its digest.
+    Names of sessions and users are only compared, so a long name is replaced by its digest.
 
     Raises:
-        InvalidField: another name is too long.
+        InvalidField: if the cache salt or the id of the previous response is too long.
     """
     _check_length("cache_salt", body.cache_salt)
     _check_length("previous_response_id", body.previous_response_id)
@@ -199,10 +213,10 @@ def _short(name: str | None) -> str | None:
 def without_prompt(
     model: str | None, *, streams: bool = False, max_tokens: int | None = 0, engine_fields: tuple[str, ...] = ()
 ) -> Body:
-    """Return a body without a prompt: all workers can serve it equally well.
+    """Return a body without a prompt, which all workers can serve equally well.
 
     Raises:
-        InvalidField: the name of the model is too long.
+        InvalidField: if the model name is too long.
     """
     return Body(
         model=named(model),
@@ -221,10 +235,11 @@ def without_prompt(
 
 
 def named(model: str | None) -> str:
-    """Return the name of the model, ``""`` if missing: a gateway with one model adds it (`gateway.proxy.bodies`).
+    """Return the model name, or ``""`` if it is missing. A gateway that serves only one model then adds its name
+    (`gateway.proxy.bodies`).
 
     Raises:
-        InvalidField: the name is too long.
+        InvalidField: if the name is too long.
     """
     if not model:
         return ""
@@ -234,10 +249,11 @@ def named(model: str | None) -> str:
 
 
 def count(value: float | None, param: str, *, minimum: int) -> int | None:
-    """Return *value* as an int. 16.0 is 16, as for the engines, because some languages have only such numbers.
+    """Return *value* as an int. The number 16.0 is accepted as 16, as engines do, because some languages have only
+    floats.
 
     Raises:
-        InvalidField: not an integer of at least *minimum*; *param* names it.
+        InvalidField: if *value* is not an integer of at least *minimum*; *param* names the field.
     """
     if value is None:
         return None
@@ -286,7 +302,9 @@ def _completion(
     prompts: int = 1,
     zero_is_unlimited: bool = False,
 ) -> Body:
-    """Return the body of a completion. *zero_is_unlimited*: for engines, a limit of 0 tokens is no limit."""
+    """Return the parsed body of a completion. If *zero_is_unlimited* is true, a limit of 0 tokens means no limit, as it
+    does for engines.
+    """
     options = body.stream_options
     max_tokens = count(body.max_tokens, "max_tokens", minimum=0)
     max_completion_tokens = count(body.max_completion_tokens, "max_completion_tokens", minimum=0)
@@ -310,14 +328,16 @@ def _completion(
 
 
 def _larger(max_tokens: int | None, max_completion_tokens: int | None) -> int | None:
-    """Return the larger limit, because vLLM uses the second and SGLang the first."""
+    """Return the larger of the two limits, because vLLM uses the second and SGLang the first."""
     if max_tokens is None or max_completion_tokens is None:
         return max_tokens if max_completion_tokens is None else max_completion_tokens
     return max(max_tokens, max_completion_tokens)
 
 
 def _head(chat: ChatFields) -> dict[str, Any]:
-    """Return what templates render before the first message, tools first, because they are long and widely shared."""
+    """Return the fields that chat templates render before the first message. Tools come first, because they are long
+    and often shared.
+    """
     if not (chat.tools or chat.functions or chat.documents or chat.reasoning_effort or _has_template(chat)):
         return {}  # most requests
     head = {
@@ -336,7 +356,7 @@ def _has_template(chat: ChatFields) -> bool:
 
 
 def _prompt(text: TextBody) -> bytes:
-    """Render the prompt from any of its five forms: a string, strings, token ids, lists of token ids, embeddings."""
+    """Render the prompt, which may be a string, a list of strings, token ids, lists of token ids, or embeddings."""
     prompt = text.prompt
     if isinstance(prompt, str):
         return text_prompt([prompt])
@@ -373,7 +393,9 @@ _TYPES = {
 
 
 def _raise_invalid(complaint: str) -> Never:
-    """Raise msgspec's *complaint* (``Expected `str`, got `int` - at `$.messages[3].role```) in terms of JSON."""
+    """Translate *complaint* of msgspec (``Expected `str`, got `int` - at `$.messages[3].role```) to JSON terms, and
+    raise it as an error.
+    """
     found = _FAULT.fullmatch(complaint)
     fault, path = (found["fault"], found["path"]) if found else (complaint, "")
     if missing := _MISSING.fullmatch(fault):

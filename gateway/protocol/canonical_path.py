@@ -1,6 +1,6 @@
 """Canonical paths of requests.
 
-The base URL of a client may end with /v1, with a slash, or with neither, and each client appends its own path.
+The base URL that a client uses may end with /v1, with a slash, or with neither. Each client appends its own path to it.
 """
 
 from collections.abc import Container
@@ -10,13 +10,14 @@ from urllib.parse import quote
 PREFIX: Final = "/v1"
 _BELOW: Final = ("/models/", "/responses/")
 _SAFE: Final = "/!$&'()*+,;=:@"
-"""Characters allowed in a path without escapes (RFC 3986, 3.3), besides letters, digits and ``-._~``."""
+"""Characters that need no escapes in a path (RFC 3986, 3.3), besides letters, digits and ``-._~``."""
 
 
 def canonical(path: str, served: Container[str]) -> str:
-    """Return *path* without doubled and trailing slashes, and with one /v1 if that path is among *served*.
+    """Return *path* without doubled and trailing slashes. Add the prefix /v1, or remove a second one, if the resulting
+    path is in *served*.
 
-    An unknown path keeps its name.
+    An unknown path does not get a prefix.
     """
     plain = "/" + "/".join([part for part in path.split("/") if part]) if _is_untidy(path) else path
     while plain.startswith(PREFIX + PREFIX + "/"):
@@ -30,7 +31,7 @@ def canonical(path: str, served: Container[str]) -> str:
 
 
 def raw(path: str) -> bytes:
-    """Return *path* as written in a request line."""
+    """Return *path* in the percent-encoded form of a request line."""
     return quote(path, safe=_SAFE).encode("ascii")
 
 

@@ -1,7 +1,7 @@
-"""Recognition of errors which say that a prompt, with the requested output, is too long for a model.
+"""Recognition of errors which say that a prompt and its requested output are too long for a model.
 
-The texts are those of vLLM, SGLang, Bedrock's models, Anthropic and OpenAI, from their sources and from reports of
-users. After such an error, a model with a longer context may still serve the request.
+The texts come from vLLM, SGLang, Bedrock's models, Anthropic and OpenAI, from their sources and from user reports.
+After such an error, a model with a longer context may still serve the request.
 """
 
 import re
@@ -16,16 +16,18 @@ _TOO_LONG = re.compile(
 ).search
 
 MAX_READ_BYTES = 2**14
-"""Bytes of an error body that are searched; some engines quote the prompt after the reason."""
+"""Maximum number of bytes of an error body that are searched. Some engines quote the prompt after the reason."""
 
 
 def is_overflow(message: str) -> bool:
-    """Return whether *message* says that the prompt, with its output, does not fit into the context."""
+    """Return whether *message* says that the prompt and its output do not fit into the context."""
     return _TOO_LONG(message) is not None
 
 
 def says_overflow(status: int, body: bytes) -> bool:
-    """Return whether an answer with *status* and *body* is such an error. Only 400, 413 and 422 can be."""
+    """Return whether an answer with *status* and *body* is an error about the context length. Only statuses 400, 413
+    and 422 can be such errors.
+    """
     if status == 413:
         return True
     return status in {400, 422} and is_overflow(body[:MAX_READ_BYTES].decode("utf-8", "ignore"))

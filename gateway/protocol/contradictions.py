@@ -1,4 +1,4 @@
-"""Values that are valid alone and contradict each other, such as two workers with one id."""
+"""Settings that are valid alone and contradict each other, such as two workers with one id."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from gateway.protocol.worker_address import endpoint
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """The parts of a sentence: *place*, *text*, and *other* where a second place is involved."""
+    """Contradiction between two settings, as parts of a sentence. *other* is the second place, if there is one."""
 
     place: Place
     text: str
@@ -17,7 +17,7 @@ class Contradiction:
 
 
 def repeated(values: Sequence[tuple[Place, str]]) -> list[Contradiction]:
-    """Return one contradiction for each value that an earlier place has already."""
+    """Return one contradiction for each value that also occurs at an earlier place."""
     first: dict[str, Place] = {}
     found: list[Contradiction] = []
     for place, value in values:
@@ -32,7 +32,7 @@ def repeated(values: Sequence[tuple[Place, str]]) -> list[Contradiction]:
 def ambiguous(workers: Sequence[tuple[Place, str, str]]) -> list[Contradiction]:
     """Return one contradiction for each worker (place, id, url) whose id has another url at an earlier place.
 
-    The index of prefixes knows workers by their id, whichever model they serve.
+    The prefix index identifies workers by their id, whichever model they serve.
     """
     first: dict[str, tuple[Place, str]] = {}
     found: list[Contradiction] = []
@@ -45,6 +45,8 @@ def ambiguous(workers: Sequence[tuple[Place, str, str]]) -> list[Contradiction]:
 
 
 def roles_in_vain(workers: Sequence[tuple[Place, str]]) -> list[Contradiction]:
-    """Return one contradiction for each worker (place, role) of a model without disaggregation that has a half role."""
+    """Return one contradiction for each worker (place, role) that has a prefill or decode role in a model without
+    disaggregation.
+    """
     text = "is {!r}, but the model has no disaggregation: no worker would do the other half"
     return [Contradiction((*place, "role"), text.format(role)) for place, role in workers if role != "both"]

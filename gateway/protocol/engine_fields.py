@@ -1,8 +1,8 @@
-"""Fields of request bodies that control an engine internally. Callers may send them only if their model allows it.
+"""Request fields that control an engine internally. Callers may send them only if the settings of the model allow it.
 
-They choose the worker that computes a prompt, the source of its blocks, the id, the priority or the adapter, or replace
-the prompt by token ids. The names are those of vLLM (``entrypoints/openai/*/protocol.py``
-of 0.33), SGLang (``srt/entrypoints/openai/protocol.py`` of 0.5.23), Dynamo's frontend (1.6) and TensorRT-LLM.
+They choose the worker that computes a prompt, the source of its blocks, the id, the priority or the adapter, or they
+replace the prompt by token ids. The names are those of vLLM (``entrypoints/openai/*/protocol.py`` of 0.33), SGLang
+(``srt/entrypoints/openai/protocol.py`` of 0.5.23), Dynamo's frontend (1.6) and TensorRT-LLM.
 """
 
 from collections.abc import Collection
@@ -18,7 +18,9 @@ _ABSENT = Raw(b"")
 
 
 class EngineFields(msgspec.Struct, gc=False):
-    """Base of all types that bodies are decoded into. A field that was sent, with any value, is not empty."""
+    """Base class of all types that request bodies are decoded into. A field that the caller sent, with any value, is
+    not empty.
+    """
 
     # Source and target of the blocks of the prompt or of a multimodal item.
     kv_transfer_params: Raw = _ABSENT
@@ -66,7 +68,7 @@ class EngineFields(msgspec.Struct, gc=False):
 
 
 ENGINE_FIELDS = EngineFields.__struct_fields__
-"""Names of these fields."""
+"""Names of all engine fields."""
 
 _COUNT = len(ENGINE_FIELDS)
 _ALL_ABSENT = (_ABSENT,) * _COUNT
@@ -82,7 +84,7 @@ def without_engine_fields(kind: type[Body]) -> type[Body]:
 
 
 def engine_fields_of(body: EngineFields) -> tuple[str, ...]:
-    """Return the names of the engine fields in *body*."""
+    """Return the names of the engine fields that *body* contains."""
     values = astuple(body)[:_COUNT]  # the fields of a base class come first
     if values == _ALL_ABSENT:  # a comparison of identities
         return ()
@@ -90,7 +92,7 @@ def engine_fields_of(body: EngineFields) -> tuple[str, ...]:
 
 
 def engine_fields_among(names: Collection[str]) -> tuple[str, ...]:
-    """Return the engine fields among *names*, the fields of a form."""
+    """Return the engine fields among *names*, the field names of a form."""
     return tuple(name for name in ENGINE_FIELDS if name in names)
 
 
@@ -98,7 +100,7 @@ def check_engine_fields(sent: tuple[str, ...], allowed: frozenset[str]) -> None:
     """Check that all engine fields that a request *sent* are *allowed*.
 
     Raises:
-        InvalidField: a field is not allowed; *param* names it.
+        InvalidField: if a field is not allowed; *param* names it.
     """
     for name in sent:
         if name not in allowed:

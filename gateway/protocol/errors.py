@@ -42,8 +42,8 @@
         +-- AdapterMissing      503, the worker does not have the requested LoRA adapter
         +-- UpstreamRefused     the status that the backend answered
 
-Each class has a `status`, a `source` (client, gateway, upstream) and `retryable`. The OpenAI error body, the metric
-label, the log field and the decision to try the next candidate depend on these three only.
+Each class has a `status`, a `source` (client, gateway or upstream) and the flag `retryable`. Only these three values
+decide the OpenAI error body, the metric label, the log field, and whether the next candidate is tried.
 """
 
 import math
@@ -53,11 +53,11 @@ import msgspec
 
 Source = Literal["client", "gateway", "upstream"]
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions raised while decoding malformed JSON or MessagePack, or data of another shape than expected."""
+"""Exceptions raised while decoding JSON or MessagePack that is malformed or has an unexpected structure."""
 
 
 class GatewayError(Exception):
-    """A failure that is reported to the caller in OpenAI's shape."""
+    """A failure that is reported to the caller in OpenAI's error format."""
 
     status: int = 500
     source: ClassVar[Source] = "gateway"
@@ -71,13 +71,13 @@ class GatewayError(Exception):
         self.param = param
         self.retry_after_s = retry_after_s
         self.headers: tuple[tuple[bytes, bytes], ...] = ()
-        """Additional headers of the response."""
+        """Additional headers of the error response."""
         self.whose: tuple[str, str] | None = None
-        """Team and key of the refused caller, if known: for the log, not for the caller."""
+        """Team and key of the refused caller, or None if unknown. They are logged, but not sent to the caller."""
 
     @property
     def response_headers(self) -> list[tuple[bytes, bytes]]:
-        """Headers of the response, except those of its body."""
+        """Headers of the error response, except those that describe its body."""
         headers = list(self.headers)
         if self.retry_after_s is not None and not any(name == b"retry-after" for name, _ in headers):
             headers.append((b"retry-after", b"%d" % max(1, math.ceil(self.retry_after_s))))
@@ -87,11 +87,11 @@ class GatewayError(Exception):
 
     @property
     def reason(self) -> str:
-        """Name of the error for metric labels and log lines, from a closed set."""
+        """Name of the error for metric labels and log lines. The set of names is fixed."""
         return type(self).__name__
 
     def to_body(self) -> bytes:
-        """Return the error as OpenAI's SDKs expect it, in UTF-8 JSON."""
+        """Return the error in the format that OpenAI's SDKs expect, in UTF-8 JSON."""
         return msgspec.json.encode(
             {"error": {"message": self.message, "type": self.type, "param": self.param, "code": self.code}}
         )
@@ -105,21 +105,21 @@ class ClientError(GatewayError):
 
 
 class MalformedBody(ClientError):
-    """The body is not a JSON object that the endpoint accepts, or the request is not valid HTTP."""
+    """Raised if the body is not a JSON object that the endpoint accepts, or if the request is not valid HTTP."""
 
 
 class InvalidField(ClientError):
-    """A field of the body has an invalid value; *param* names it."""
+    """Raised if a field of the body has an invalid value. *param* names the field."""
 
 
 class PromptTooLong(ClientError):
-    """The prompt and the requested output do not fit into the context of any backend of the model."""
+    """Raised if the prompt and the requested output do not fit into the context of any backend of the model."""
 
     code = "context_length_exceeded"
 
 
 class ContentBlocked(ClientError):
-    """A guardrail blocked a request or its answer. The message does not show what was found."""
+    """Raised if a guardrail blocks a request or its answer. The message does not show what was found."""
 
     code = "content_policy_violation"
 
@@ -129,9 +129,9 @@ class ContentBlocked(ClientError):
 
 
 class InvalidKey(ClientError):
-    """The key is missing, unknown, expired or blocked; *reason* says which, as a sentence.
+    """Raised if the key is missing, unknown, expired or blocked. *reason* is a sentence that says which.
 
-    The message begins with OpenAI's words, by which LiteLLM and others recognize a wrong key.
+    The message begins with OpenAI's words, by which LiteLLM and other clients recognize a wrong key.
     """
 
     status = 401
@@ -143,7 +143,9 @@ class InvalidKey(ClientError):
 
 
 class Forbidden(ClientError):
-    """The key is known but not permitted to do this; *code* is model_not_allowed, source_not_allowed, ..."""
+    """Raised if the key is known but lacks the permission. *code* is model_not_allowed, source_not_allowed,
+    or similar.
+    """
 
     status = 403
     type = "permission_error"
@@ -154,7 +156,7 @@ class Forbidden(ClientError):
 
 
 class RateLimited(ClientError):
-    """A rate limit is reached. *type* is ``requests`` or ``tokens``, as in OpenAI's API."""
+    """Raised if a rate limit is reached. *type* is ``requests`` or ``tokens``, as in OpenAI's API."""
 
     status = 429
     code = "rate_limit_exceeded"
@@ -169,7 +171,7 @@ class RateLimited(ClientError):
 
 
 class QuotaSpent(ClientError):
-    """A budget is spent, or the request is larger than a limit: a retry is useless."""
+    """Raised if a budget is spent or if the request is larger than a limit. A retry cannot succeed."""
 
     status = 429
     type = "insufficient_quota"
@@ -182,35 +184,35 @@ class QuotaSpent(ClientError):
 
 
 class UnknownEntity(ClientError):
-    """The team or key does not exist."""
+    """Raised if the team or key does not exist."""
 
     status = 404
     code = "not_found"
 
 
 class Conflict(ClientError):
-    """The object exists already, or cannot be changed here."""
+    """Raised if an object already exists or cannot be changed in its current state."""
 
     status = 409
     code = "conflict"
 
 
 class PreconditionFailed(ClientError):
-    """The object is not in the state that the caller requires."""
+    """Raised if an object is not in the state that the caller requires."""
 
     status = 412
     code = "precondition_failed"
 
 
 class AdminKeyRefused(ClientError):
-    """The request has no valid admin key."""
+    """Raised if the request has no valid admin key."""
 
     status = 401
     code = "invalid_admin_key"
 
 
 class AdminClosed(ClientError):
-    """The admin routes are closed: the settings have no admin keys."""
+    """Raised if the admin routes are closed because the settings contain no admin keys."""
 
     status = 403
     code = "admin_closed"
@@ -222,7 +224,7 @@ class UnknownModel(ClientError):
 
 
 class UnknownResponse(ClientError):
-    """No worker keeps the response that the caller names."""
+    """Raised if no worker keeps the response that the caller names."""
 
     status = 404
     code = "response_not_found"
@@ -244,7 +246,7 @@ class MethodNotAllowed(ClientError):
 
 
 class RequestTooSlow(ClientError):
-    """The head or the body of the request arrived too slowly."""
+    """Raised if the head or the body of the request arrives too slowly."""
 
     status = 408
     code = "request_timeout"
@@ -261,14 +263,14 @@ class UnsupportedMedia(ClientError):
 
 
 class HeadTooLarge(ClientError):
-    """The request line and headers are larger than the limit."""
+    """Raised if the request line and headers are larger than the limit."""
 
     status = 431
     code = "headers_too_large"
 
 
 class TooManyConnections(GatewayError):
-    """The limit of client connections is reached."""
+    """Raised if the limit of client connections is reached."""
 
     status = 503
     type = "service_unavailable_error"
@@ -276,7 +278,7 @@ class TooManyConnections(GatewayError):
 
 
 class AtCapacity(GatewayError):
-    """The limit of concurrent requests is reached."""
+    """Raised if the limit of concurrent requests is reached."""
 
     status = 503
     type = "service_unavailable_error"
@@ -284,7 +286,7 @@ class AtCapacity(GatewayError):
 
 
 class NoWorker(GatewayError):
-    """No backend is available. *retry_after_s* says when to try again."""
+    """Raised if no backend is available. *retry_after_s* is the number of seconds until a retry makes sense."""
 
     status = 503
     type = "service_unavailable_error"
@@ -292,7 +294,7 @@ class NoWorker(GatewayError):
 
 
 class QueueFull(GatewayError):
-    """The queue is full, or the wait would be too long."""
+    """Raised if the queue is full, or if the wait for a worker would be too long."""
 
     status = 503
     type = "service_unavailable_error"
@@ -300,11 +302,11 @@ class QueueFull(GatewayError):
 
 
 class WaitsTooLong(QueueFull):
-    """The wait for a worker would be too long, and a fallback may answer."""
+    """Raised if the wait for a worker would be too long and a fallback may answer."""
 
 
 class StoreUnavailable(GatewayError):
-    """The store of keys and quotas is unavailable. Nothing has been charged."""
+    """Raised if the store of keys and quotas is unavailable. Nothing has been charged."""
 
     status = 503
     type = "service_unavailable_error"
@@ -312,7 +314,7 @@ class StoreUnavailable(GatewayError):
 
 
 class MemoryShort(GatewayError):
-    """The gateway has no memory for this request. Nothing has been charged."""
+    """Raised if the gateway has no memory left for the request. Nothing has been charged."""
 
     status = 503
     type = "service_unavailable_error"
@@ -320,7 +322,7 @@ class MemoryShort(GatewayError):
 
 
 class GuardrailUnavailable(GatewayError):
-    """A guardrail gave no verdict on a text, so the text does not pass."""
+    """Raised if a guardrail returned no verdict on a text. The text is then blocked."""
 
     status = 503
     type = "service_unavailable_error"
@@ -328,7 +330,9 @@ class GuardrailUnavailable(GatewayError):
 
 
 class TooMuchToScan(GuardrailUnavailable):
-    """A guardrail would need more time for the texts than its limit: the same request would fail again."""
+    """Raised if a guardrail would need more time for the texts than its limit. The same request would fail
+    again.
+    """
 
     status = 400
     source = "client"
@@ -337,7 +341,7 @@ class TooMuchToScan(GuardrailUnavailable):
 
 
 class Stopping(GatewayError):
-    """The gateway stops, and the request has used the whole grace period."""
+    """Raised if the gateway is stopping and the request has used the whole grace period."""
 
     status = 503
     type = "service_unavailable_error"
@@ -345,7 +349,7 @@ class Stopping(GatewayError):
 
 
 class UpstreamError(GatewayError):
-    """A backend failed. If no byte has been sent, the next candidate is tried."""
+    """Raised if a backend failed. The next candidate is tried if no byte has been sent to the caller."""
 
     status = 502
     source = "upstream"
@@ -359,7 +363,7 @@ class ConnectFailed(UpstreamError):
 
 
 class UpstreamTimeout(UpstreamError):
-    """*phase* is connect, first_byte, idle or total."""
+    """Raised if a backend takes too long. *phase* is connect, first_byte, idle or total."""
 
     status = 504
     code = "upstream_timeout"
@@ -374,26 +378,30 @@ class ReplyBroken(UpstreamError):
 
 
 class HandedOver(UpstreamError):
-    """The stream moves to another worker, because this one is being drained."""
+    """Raised if a stream must move to another worker because its worker is being drained."""
 
     code = "upstream_drained"
 
 
 class PrefillFailed(UpstreamError):
-    """No prefill worker computed the prompt, and the decode worker cannot. It is not to blame."""
+    """Raised if no prefill worker computed the prompt and the decode worker cannot compute it. The decode worker is not
+    at fault.
+    """
 
     code = "prefill_failed"
 
 
 class AdapterMissing(UpstreamError):
-    """The worker does not have the LoRA adapter of the request. It is not to blame."""
+    """Raised if the worker does not have the LoRA adapter of the request. This does not count as a failure of the
+    worker.
+    """
 
     status = 503
     code = "adapter_not_loaded"
 
 
 class UpstreamRefused(UpstreamError):
-    """The backend answered with an error status (5xx, 408, 429)."""
+    """Raised if the backend answered with an error status (5xx, 408 or 429)."""
 
     code = "upstream_refused"
 

@@ -1,4 +1,4 @@
-"""Field types shared by settings and API request bodies, and the base of their groups."""
+"""Field types shared by settings and API request bodies, and their base class."""
 
 import re
 from ipaddress import ip_network
@@ -13,7 +13,9 @@ from routing.strategies import NAMES
 
 
 class Group(BaseModel):
-    """A frozen group of fields. It refuses unknown fields, converts no types, and shows no values in errors."""
+    """Base class of frozen groups of fields. It rejects unknown fields, does not convert types, and shows no values in
+    errors.
+    """
 
     model_config = ConfigDict(
         frozen=True,
@@ -26,7 +28,7 @@ class Group(BaseModel):
 
 
 def rule(allowed: str, *, shows_value: bool = True) -> PydanticCustomError:
-    """Return the error of a value that is not *allowed*, a clause such as "it must be a name"."""
+    """Return the error for a value that is not *allowed*, which is a clause such as "it must be a name"."""
     return PydanticCustomError("rule" if shows_value else "rule_on_private_value", "{allowed}", {"allowed": allowed})
 
 

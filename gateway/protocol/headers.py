@@ -1,13 +1,15 @@
-"""Header fields that the gateway passes on, in either direction."""
+"""Header fields that the gateway forwards between callers and workers."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 Headers = list[tuple[bytes, bytes]]
-"""Header fields of one message in order. ASGI and httptools give the names in lower case."""
+"""Header fields of one message, in order. ASGI and httptools return the names in lower case."""
 HeaderLookup = Callable[[bytes], str | None]
-"""Returns the value of a header field by its name in lower case; None if absent or empty."""
+"""Function that returns the value of a header field by its lower-case name, or None if the field is absent
+or empty.
+"""
 
 HOP_BY_HOP: Final = frozenset(
     {
@@ -22,18 +24,22 @@ HOP_BY_HOP: Final = frozenset(
         b"upgrade",
     }
 )
-"""Fields of one connection, in lower case (RFC 9110, 7.6.1; RFC 2616, 13.5.1 for the proxy fields)."""
+"""Header fields that apply to a single connection, in lower case (RFC 9110, 7.6.1; RFC 2616, 13.5.1 for the proxy
+fields).
+"""
 
 _NOT_PASSED: Final = HOP_BY_HOP | {b"x-warmgate-dropped-params"}
-"""Fields that workers must not set; only the gateway's Bedrock backend reports dropped parameters."""
+"""Header fields that workers must not set. Only the gateway's Bedrock backend may report dropped parameters."""
 
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
-"""Credentials of the caller for the gateway, which workers must not see."""
+"""Header fields with the caller's credentials for the gateway. Workers must not see them."""
 
 REPLACED = frozenset(
     {b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type", b"content-encoding"}
 )
-"""Headers that the gateway sets itself for workers. No compression is requested, because usage is read from answers."""
+"""Headers of requests to workers that the gateway sets. It requests no compression, because it reads usage from
+answers.
+"""
 
 STEERING: Final[tuple[bytes, ...]] = (
     b"x-data-parallel-",
@@ -51,8 +57,9 @@ STEERING: Final[tuple[bytes, ...]] = (
     b"target-pod",
     b"routing-strategy",
 )
-"""Prefixes of headers by which engines or routers choose a worker, a priority, or the source of a prompt: vLLM, SGLang,
-Dynamo, llm-d and AIBrix. Callers cannot use them, because the gateway chooses."""
+"""Prefixes of headers by which engines or routers choose a worker, a priority, or the source of a prompt. They are used
+by vLLM, SGLang, Dynamo, llm-d and AIBrix. Callers cannot send these headers, because the gateway chooses.
+"""
 
 _NOT_UPSTREAM: Final = HOP_BY_HOP | CREDENTIALS | REPLACED
 _FROM_BACKENDS: Final = frozenset(
@@ -73,10 +80,11 @@ _FROM_BACKENDS: Final = frozenset(
         b"x-warmgate-dropped-params",
     }
 )
-"""Headers of a backend's answer that are passed to the caller; all others are dropped. A cookie, ``clear-site-data`` or
-``location`` would apply to the gateway's origin, ``server`` and ``via`` reveal the backend, and ``x-warmgate-*`` and
-``x-ratelimit-*`` are set by the gateway. Its Bedrock backend sets ``x-warmgate-dropped-params``; in answers of workers
-that header is dropped by `end_to_end`."""
+"""Headers of a backend's answer that are passed to the caller. All others are dropped. A cookie, ``clear-site-data`` or
+``location`` would apply to the gateway's origin. ``server`` and ``via`` would reveal the backend. The gateway sets
+``x-warmgate-*`` and ``x-ratelimit-*``. Its Bedrock backend sets ``x-warmgate-dropped-params``, which `end_to_end` drops
+from the answers of workers.
+"""
 UNBUFFERED: Final[Headers] = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
 """Headers of streams. Without them, nginx buffers 4 to 8 kB of an answer before it sends anything."""
 _BUFFERING: Final = frozenset(name for name, _ in UNBUFFERED)
@@ -96,7 +104,9 @@ _PLAIN: Final = re.compile(rb"[!-~]{1,128}")
 
 
 def end_to_end(received: Headers) -> Headers:
-    """Return the fields to pass on, in lower case, without hop-by-hop fields and those named in ``connection``."""
+    """Return the header fields to forward, with lower-case names. Hop-by-hop fields and those named in ``connection``
+    are left out.
+    """
     headers: Headers = []
     named = b""
     for raw_name, value in received:
@@ -112,7 +122,7 @@ def end_to_end(received: Headers) -> Headers:
 
 
 def ends_with_connection(received: Headers) -> bool:
-    """Return whether the body lasts until the connection closes (RFC 9112, 6.3, rule 8)."""
+    """Return whether the message body lasts until the connection closes (RFC 9112, 6.3, rule 8)."""
     for name, value in received:
         lowered = name.lower()
         if lowered == b"content-length":
@@ -123,13 +133,17 @@ def ends_with_connection(received: Headers) -> bool:
 
 
 def is_plainly_framed(received: Headers) -> bool:
-    """Return whether the body has no transfer coding except one ``chunked``, which the parser decodes."""
+    """Return whether the message body has no transfer coding except a single ``chunked``, which the parser
+    decodes.
+    """
     codings = [value for name, value in received if name.lower() == b"transfer-encoding"]
     return not codings or (len(codings) == 1 and codings[0].strip().lower() == b"chunked")
 
 
 def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Headers:
-    """Return the caller's *headers* for a worker; names are in lower case, as in ASGI."""
+    """Return the headers of a request to a worker, made from the caller's *headers*. Names are in lower case, as in
+    ASGI.
+    """
     kept = [header for header in headers if header[0] not in _NOT_UPSTREAM and not header[0].startswith(STEERING)]
     if any(header[0] == b"connection" for header in headers):
         passing = {name for name, _ in end_to_end(headers)}  # without those that `connection` names
@@ -138,23 +152,25 @@ def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Header
 
 
 def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return the *headers* of a backend for the caller, see `_FROM_BACKENDS`; names are in lower case."""
+    """Return the *headers* of a backend's answer that are passed to the caller; see `_FROM_BACKENDS`. Names are in
+    lower case.
+    """
     return [header for header in headers if header[0] in _FROM_BACKENDS]
 
 
 def unbuffered(headers: Headers) -> Headers:
-    """Return the *headers* of a stream with those that stop proxies from buffering it."""
+    """Return the *headers* of a stream, with headers added that stop proxies from buffering it."""
     return [*[header for header in headers if header[0] not in _BUFFERING], *UNBUFFERED]
 
 
 def of_another_body(headers: Headers, content_type: bytes) -> Headers:
-    """Return *headers* for a new body of *content_type* instead of the original one."""
+    """Return *headers* for a new body of *content_type* that replaces the original body."""
     kept = [header for header in headers if header[0] not in _BODY_HEADERS]
     return [*kept, (b"content-type", content_type)]
 
 
 def is_json(headers: Headers) -> bool:
-    """Return whether the body is JSON and not compressed."""
+    """Return whether the body is JSON and not compressed, according to *headers*."""
     media = b""
     for name, value in headers:
         if name == b"content-type":
@@ -163,7 +179,7 @@ def is_json(headers: Headers) -> bool:
 
 
 def is_compressed(headers: Headers) -> bool:
-    """Return whether the body is compressed, although no compression was requested."""
+    """Return whether the body is compressed, according to *headers*. The gateway never requests compression."""
     return any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers)
 
 
@@ -173,6 +189,6 @@ def fields(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
 
 
 def request_id_of(fields: dict[bytes, bytes]) -> bytes | None:
-    """Return the request id of the caller, if it is valid in a header and a log line."""
+    """Return the caller's request id, or None if it is not valid in a header and a log line."""
     value = fields.get(b"x-request-id")
     return value if value is not None and _PLAIN.fullmatch(value) else None

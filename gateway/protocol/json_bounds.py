@@ -1,12 +1,13 @@
-"""Limits on the shape of a JSON body, checked on its bytes before decoding.
+"""Limits on the structure of a JSON body, checked on the raw bytes before decoding.
 
-A decoded value takes up to a hundred times the memory of its text, and decoding holds the interpreter's lock. So the
-number of values and the nesting are limited first. There are two counts:
+A decoded value takes up to a hundred times the memory of its text, and decoding holds the interpreter lock. Therefore
+the number of values and the nesting are limited first. Two numbers are used:
 
-1. Marks: ``,`` ``[`` ``{`` anywhere in the bytes. Every JSON value except the outermost follows one of them, so marks
-   are an upper bound of values. Counting takes half a nanosecond per byte, but text contains commas too.
-2. Values: the same marks outside strings, which is exact. It takes about ten nanoseconds per byte, so it is computed
-   only if the marks exceed the limit, and never on the event loop.
+1. Marks are the characters ``,`` ``[`` ``{`` anywhere in the bytes. Every JSON value except the outermost follows one
+   of them, so the number of marks is an upper bound of the number of values. Counting takes half a nanosecond per byte,
+   but text contains commas too.
+2. Values are the same characters outside strings, which is exact. This takes about ten nanoseconds per byte, so it is
+   computed only if the marks exceed the limit, and never on the event loop.
 """
 
 from dataclasses import dataclass
@@ -15,63 +16,74 @@ from typing import Final
 from gateway.protocol.errors import MalformedBody
 
 INLINE_BYTES: Final = 4096
-"""Bodies up to this size are decoded on the event loop with any shape: 1,400 values take a millisecond."""
+"""Maximum bytes of a body that is always decoded on the event loop. Its 1,400 values, at most, take a
+millisecond.
+"""
 OFF_LOOP_BYTES: Final = 256 * 1024
-"""Larger bodies are never decoded on the event loop."""
+"""Minimum bytes of a body that is never decoded on the event loop."""
 INLINE_MARKS: Final = 2000
-"""Bodies in between are decoded on the event loop if they have no more marks: 0.6 us each, 3 us in the worst case."""
+"""Maximum number of marks in a medium-sized body that is decoded on the event loop. A mark takes 0.6 us, or 3 us in the
+worst case.
+"""
 
 MAX_DEPTH: Final = 256
-"""Nesting of objects and lists. Request formats need about ten, JSON schemas of tools a few dozen."""
+"""Maximum nesting of objects and lists. Request formats need about ten levels, and JSON schemas of tools a
+few dozen.
+"""
 MAX_FIELDS: Final = 256
-"""Fields of the outermost object; chat requests have up to about 60."""
+"""Maximum number of fields in the outermost object. Chat requests have at most about 60."""
 MAX_OPTIONS_BYTES: Final = 64 * 1024
-"""Size of ``stream_options`` in a large body, which the gateway edits."""
+"""Maximum bytes of ``stream_options`` in a large body, which the gateway edits."""
 
 MAX_EXACT_BYTES: Final = 2**20
 MAX_EXACT_MARKS: Final = 50_000
-"""Marks of a body that is decoded again for its exact tokens, in a thread that holds Python's lock for milliseconds."""
+"""Maximum number of marks in a body that is decoded again to get its exact tokens. A thread does this and holds
+Python's lock for milliseconds.
+"""
 
 _PLAIN_MARKS = 50_000
 _QUOTE, _COMMA = b'",'
 _BLOCK_BYTES = 2**18
-"""Bytes per step of the computation of a shape, which then needs a few megabytes of memory at most."""
+"""Bytes that are processed in each step of a shape computation, to limit its memory to a few megabytes."""
 
 
 def marks(raw: bytes) -> int:
-    """Return an upper bound of the JSON values in *raw*, without the outermost. O(bytes), in C."""
+    """Return an upper bound of the number of JSON values in *raw*, not counting the outermost. Takes
+    O(bytes), in C.
+    """
     return len(raw) - len(raw.translate(None, b",[{"))  # four times as fast as count() of each
 
 
 def is_light(raw: bytes) -> bool:
-    """Return whether *raw* may be decoded on the event loop, which then takes a few milliseconds at most."""
+    """Return whether *raw* may be decoded on the event loop, which takes a few milliseconds at most."""
     size = len(raw)
     return size <= INLINE_BYTES or (size <= OFF_LOOP_BYTES and marks(raw) <= INLINE_MARKS)
 
 
 @dataclass(frozen=True, slots=True)
 class JsonShape:
-    """Size and nesting of a JSON text."""
+    """Number of values and nesting depth of a JSON text."""
 
     values: int
-    """Number of values; keys do not count, and an empty object or list counts twice."""
+    """Number of JSON values. Keys do not count, and an empty object or list counts twice."""
     depth: int
-    """Deepest nesting of objects and lists."""
+    """Maximum nesting depth of objects and lists."""
     fields: int
-    """Values in the outermost object or list."""
+    """Number of values in the outermost object or list."""
 
 
 def may_be_tokenized(raw: bytes) -> bool:
-    """Return whether a thread may decode *raw* again for its tokens. A longer prompt is routed by its text."""
+    """Return whether a thread may decode *raw* again to get its tokens. A longer prompt is routed by its text."""
     size = len(raw)
     return size <= OFF_LOOP_BYTES // 4 or (size <= MAX_EXACT_BYTES and marks(raw) <= MAX_EXACT_MARKS)
 
 
 def check_bounds(raw: bytes, *, max_values: int, setting: str | None = "server.max_body_values") -> None:
-    """Check *raw* against *max_values*, which *setting* defines, `MAX_DEPTH` and `MAX_FIELDS`. O(bytes).
+    """Check *raw* against *max_values*, which *setting* defines, and against `MAX_DEPTH` and `MAX_FIELDS`. Takes
+    O(bytes).
 
     Raises:
-        MalformedBody: a limit is exceeded; the message names it.
+        MalformedBody: if a limit is exceeded. The message names the limit.
     """
     openers = len(raw) - len(raw.translate(None, b"[{"))
     if marks(raw) < min(max_values, _PLAIN_MARKS) and openers <= MAX_DEPTH:
@@ -86,13 +98,15 @@ def check_bounds(raw: bytes, *, max_values: int, setting: str | None = "server.m
 
 
 def check_fields(fields: int) -> None:
-    """Raise MalformedBody if the outermost object has more than `MAX_FIELDS` *fields*."""
+    """Raise MalformedBody if *fields*, the number of fields in the outermost object, exceeds `MAX_FIELDS`."""
     if fields > MAX_FIELDS:
         raise MalformedBody(f"The JSON body has more than {MAX_FIELDS} fields. Send fewer")
 
 
 def shape_of(raw: bytes) -> JsonShape:
-    """Return the shape of *raw*, which is meaningless if that is not JSON. O(bytes): about 10 ns each."""
+    """Return the shape of *raw*. The result is meaningless if *raw* is not JSON. Takes O(bytes), about 10
+    ns per byte.
+    """
     import numpy as np  # noqa: PLC0415  # 20 MB and a tenth of a second, and few requests need it
 
     # Within a string backslashes pair up from the left, so after this each quote begins or ends a string.

@@ -1,6 +1,6 @@
-"""Fields of requests and answers that the gateway reads, as msgspec decodes them; all others are skipped.
+"""Fields of requests and answers that the gateway reads, as msgspec types. All other fields are skipped.
 
-This module is not compiled: mypyc drops the types of the fields, by which msgspec decodes.
+This module must not be compiled. mypyc drops the field types, which msgspec needs.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ from msgspec import UNSET, Raw, UnsetType
 from gateway.protocol.engine_fields import EngineFields, without_engine_fields
 
 ContentPart = str | dict[str, Any]
-"""A part of the content of a message."""
+"""One part of the content of a message."""
 
 
 class ChatMessage(msgspec.Struct, gc=False):
@@ -73,10 +73,9 @@ decode_text = msgspec.json.Decoder(TextBody, float_hook=Raw).decode
 
 decode_any_chat = msgspec.json.Decoder(ChatBody, float_hook=Raw).decode
 decode_chat = msgspec.json.Decoder(without_engine_fields(ChatBody), float_hook=Raw).decode
-"""Decodes a body without engine fields, so that no check for them is needed afterwards.
+"""Decodes a chat body without engine fields, so that no check for engine fields is needed afterwards.
 
-Raises:
-    msgspec.ValidationError: the body has an engine field or another fault.
+Raises: msgspec.ValidationError: if the body has an engine field or another fault.
 """
 
 

@@ -1,4 +1,4 @@
-"""Addresses and networks of callers."""
+"""IP addresses and networks of callers."""
 
 from collections.abc import Iterable
 from functools import lru_cache
@@ -7,16 +7,18 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 Address = IPv4Address | IPv6Address
 
 MAX_CACHED = 1024
-"""Parsed addresses that are cached; parsing takes 2 us."""
+"""Maximum number of parsed addresses that are cached. Parsing one takes 2 us."""
 MAX_LENGTH = 100
-"""Longest text that is parsed, in characters, which bounds the cache; an address with zone and port is shorter."""
+"""Maximum length in characters of an address text that is parsed. This bounds the cache, and an address with zone and
+port is shorter.
+"""
 
 
 class Networks:
-    """Set of addresses and networks such as ``10.0.0.0/8``, IPv4 or IPv6.
+    """A set of IPv4 or IPv6 addresses and networks, such as ``10.0.0.0/8``.
 
     Raises:
-        ValueError: one of *networks* is not valid.
+        ValueError: if an entry of *networks* is not valid.
     """
 
     def __init__(self, networks: Iterable[str]) -> None:
@@ -30,7 +32,7 @@ class Networks:
 
 
 def address_in(text: str) -> Address | None:
-    """Return the address in *text*, which may have a port; None if there is no valid address.
+    """Return the IP address in *text*, which may include a port, or None if there is no valid address.
 
     An IPv4 address in IPv6 notation, as dual-stack sockets report it, is returned as IPv4.
     """
@@ -55,11 +57,11 @@ def _parsed(text: str) -> Address | None:
 
 
 def source_of(peer: str | None, forwarded_for: str | None, proxies: Networks) -> Address | None:
-    """Return the address of the client; None if unknown.
+    """Return the address of the client, or None if it is unknown.
 
-    *peer* is the other end of the connection, *forwarded_for* all values of ``x-forwarded-for`` joined by commas. Only
-    *proxies* are trusted, each of which appends the address of its client. So the source is the right-most address that
-    is not a trusted proxy; any client can write the addresses left of it.
+    *peer* is the other end of the connection. *forwarded_for* contains all values of ``x-forwarded-for``, joined by
+    commas. Only *proxies* are trusted, and each proxy appends the address of its client. Therefore the right-most
+    address that is not a trusted proxy is the source. Any client can forge the addresses to the left of it.
     """
     source = None if peer is None else address_in(peer)
     if source is None or source not in proxies or forwarded_for is None:

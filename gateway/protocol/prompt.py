@@ -1,12 +1,13 @@
 """The prompt as bytes. Two requests with a common prefix of these bytes can share the KV cache of that prefix.
 
-The exact tokens are unknown without the model's tokenizer, but with every usual chat template a prefix of the
-conversation is a prefix of the tokens. So this rendering has the order of a template (tools, then messages) and nothing
-else of it. Three rules:
+The exact tokens are unknown without the model's tokenizer. But with every usual chat template, a prefix of the
+conversation is a prefix of the tokens. So this rendering has the order of a template (tools, then messages) and leaves
+out all other details. It follows three rules:
 
-1. The rendering of a conversation is a byte prefix of that of a longer one; a change affects only the bytes after it.
+1. The rendering of a conversation is a byte prefix of the rendering of a longer one. A change affects only the bytes
+   after it.
 2. The spelling of the JSON (escapes, white space, a string or one text part) does not matter.
-3. The marks between the pieces are bytes that UTF-8 never uses, so text cannot contain them.
+3. The separators between the pieces are bytes that UTF-8 never uses, so text cannot contain them.
 
 Parts that templates drop or put at the end (reasoning of earlier turns, the generation prompt) are left out.
 """
@@ -31,31 +32,33 @@ _NEXT_PROMPT = b"\xf9"
 _NEXT_TOKEN_PROMPT = b"\xff\xff\xff\xff"  # four bytes, like an id; no vocabulary is so large
 
 _MAX_STRING_LENGTH = 256
-"""Longest string in a media part that is rendered as it is, in characters.
+"""Maximum length in characters of a string in a media part that is rendered unchanged.
 
 A data URL has megabytes but only some hundred tokens. A longer string is replaced by its digest, which identifies it
 without making the prompt look long.
 """
 
 _MAX_DEPTH = 256
-"""Deepest nesting of a media part; those of engines have three levels."""
+"""Maximum nesting of a media part. Media parts of engines have three levels."""
 
 _MAX_PIECES = 4096
-"""Pieces of a message or of texts that are joined at once: ``bytes.join`` needs 80 bytes of memory for each."""
+"""Maximum number of pieces that are joined at a time, because ``bytes.join`` needs 80 bytes of memory for each."""
 
 _BILLING = "x-anthropic-billing-header"
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _UNRENDERED = frozenset({"id", "status", "cache_control"})
-"""Keys of Responses items and content blocks that come from a server, or control a cache."""
+"""Keys of Responses items and content blocks that are not rendered, because a server sets them or because they control
+a cache.
+"""
 
 _encoded = msgspec.json.Encoder().encode
 
 Item = dict[str, Any]
-"""Item of the input of the Responses API, or content block of the Messages API."""
+"""Input item of the Responses API, or content block of the Messages API."""
 
 
 def chat_prompt(messages: Iterable[ChatMessage], *, head: Mapping[str, Any] | None = None) -> bytes:
-    """Render a conversation. *head* contains what templates put before the messages, such as tools."""
+    """Render a conversation. *head* contains the fields that templates put before the messages, such as tools."""
     pieces: list[bytes] = [_HEAD, _encoded(head)] if head else []
     for message in messages:
         pieces += (_MESSAGE, message.role.encode())
@@ -80,7 +83,7 @@ def responses_prompt(
 ) -> bytes:
     """Render *instructions* and input *items* of the Responses API.
 
-    Callers send the items of earlier responses back with ids and states, which no template renders, so only the parts
+    Callers send the items of earlier responses back with ids and states, which no template renders. So only the parts
     that a chat would have are rendered. Reasoning is left out, as in `chat_prompt`.
     """
     messages = [ChatMessage(role="system", content=instructions)] if instructions else []
@@ -96,9 +99,9 @@ def messages_prompt(
 ) -> bytes:
     """Render a conversation of Anthropic's Messages API.
 
-    Two things are left out because no template renders them: marks for Anthropic's own cache (``cache_control``), which
-    move from turn to turn, and the billing header of Claude Code, which vLLM drops because its hash differs in every
-    request (vllm#36829).
+    Two parts are left out because no template renders them. These are the marks for Anthropic's own cache
+    (``cache_control``), which move from turn to turn, and the billing header of Claude Code. vLLM drops that header
+    because its hash differs in every request (vllm#36829).
     """
     messages: list[ChatMessage] = []
     if text := system if isinstance(system, str) else _system_text(system or ()):
@@ -109,7 +112,7 @@ def messages_prompt(
 
 
 def without_cache_marks(value: Any) -> Any:
-    """Return the JSON *value*, which may be a list, without ``cache_control`` on its objects."""
+    """Return the JSON *value*, which may be a list, without the ``cache_control`` keys of its objects."""
     if isinstance(value, list):
         return [without_cache_marks(inner) for inner in value]
     if isinstance(value, dict) and "cache_control" in value:
@@ -118,10 +121,11 @@ def without_cache_marks(value: Any) -> Any:
 
 
 def text_prompt(prompts: Sequence[str]) -> bytes:
-    """Render the prompts of a text completion, one after the other.
+    """Render the prompts of a text completion, one after another.
 
-    Several prompts are several sequences for the engine. In this order the first prompt decides the match, and every
-    prompt counts as work: a repeated batch matches completely, and batches with the same first prompt share a worker.
+    An engine treats several prompts as several sequences. In this rendering, the first prompt decides the match, and
+    every prompt counts as work. A repeated batch matches completely, and batches with the same first prompt share a
+    worker.
     """
     if len(prompts) <= _MAX_PIECES:
         return joined([prompt.encode() for prompt in prompts])
@@ -135,10 +139,10 @@ def joined(prompts: Sequence[bytes]) -> bytes:
 
 
 def token_prompt(prompts: Sequence[Sequence[int]]) -> bytes:
-    """Render prompts of token ids: four bytes each, little-endian, joined as in `text_prompt`.
+    """Render prompts of token ids. Each id takes four bytes, little-endian, and prompts are joined as in `text_prompt`.
 
     Raises:
-        ValueError: an id is negative or does not fit.
+        ValueError: if an id is negative or does not fit into four bytes.
     """
     try:
         return _NEXT_TOKEN_PROMPT.join([struct.pack(f"<{len(prompt)}I", *prompt) for prompt in prompts])
@@ -147,7 +151,7 @@ def token_prompt(prompts: Sequence[Sequence[int]]) -> bytes:
 
 
 def embeds_prompt(embeds: Any) -> bytes:
-    """Render prompt embeddings as their digest: only equal embeddings match."""
+    """Render prompt embeddings as their digest, so that only equal embeddings match."""
     return _PART + hashlib.sha256(_encoded(embeds)).digest()
 
 
@@ -167,13 +171,13 @@ def _add_parts(pieces: list[bytes], parts: list[ContentPart]) -> None:
 
 
 def _text_of(part: dict[str, Any]) -> str | None:
-    """Return only the text of a text part: a ``cache_control`` moves with the turns and must not change the prefix."""
+    """Return the text of a text part. Its ``cache_control`` moves with the turns and must not change the prefix."""
     text = part.get("text")
     return text if isinstance(text, str) and part.get("type", "text") == "text" else None
 
 
 def _message_of(item: Item) -> ChatMessage:
-    """Return an *item* of the Responses API as a chat message."""
+    """Return *item* of the Responses API as a chat message."""
     kind = item.get("type", "message")
     match kind:
         case "message":
@@ -190,7 +194,7 @@ def _message_of(item: Item) -> ChatMessage:
 
 
 def _messages_of(turn: ChatMessage) -> list[ChatMessage]:
-    """Return one *turn* as chat messages: first the results of tools, which are messages in a chat."""
+    """Return one *turn* as chat messages. The results of tools come first, because they are messages in a chat."""
     if not isinstance(turn.content, list):
         return [turn]
     results: list[ChatMessage] = []
@@ -213,7 +217,7 @@ def _messages_of(turn: ChatMessage) -> list[ChatMessage]:
 
 
 def _system_text(blocks: Iterable[Item]) -> str:
-    """Join the texts of a system prompt in blocks, as vLLM does."""
+    """Join the texts of a system prompt that is given in blocks, as vLLM does."""
     texts = [_string(block.get("text")) for block in blocks if block.get("type", "text") == "text"]
     return "".join([text for text in texts if not text.startswith(_BILLING)])
 
@@ -223,7 +227,7 @@ def _content(content: Any) -> str | list[ContentPart] | None:
 
 
 def _part(part: Any) -> ContentPart:
-    """Return the text of a text part, or another part without keys that no template renders."""
+    """Return the text of a text part, or any other part without the keys that no template renders."""
     if not isinstance(part, dict):
         return _string(part)
     match part:
@@ -239,17 +243,17 @@ def _rendered_of(item: Item) -> Item:
 
 
 def _string(value: Any) -> str:
-    """Return *value* if it is a string, otherwise its JSON: the engine reports the fault."""
+    """Return *value* if it is a string, or otherwise its JSON. The engine reports the fault."""
     if isinstance(value, str):
         return value
     return "" if value is None else _encoded(value).decode()
 
 
 def _identity(value: Any, depth: int = 0) -> Any:
-    """Return the JSON *value* with long strings replaced by their digests; not a copy without any.
+    """Return the JSON *value* with long strings replaced by their digests. A value without long strings is not copied.
 
     Raises:
-        RecursionError: it is nested more deeply than `_MAX_DEPTH`. Compiled code has no other limit.
+        RecursionError: if *value* is nested more deeply than `_MAX_DEPTH`. Compiled code has no other limit.
     """
     if isinstance(value, str):
         return value if len(value) <= _MAX_STRING_LENGTH else hashlib.sha256(value.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Hints in headers about how the caller wants a request to be served."""
+"""Header hints from the caller about how to serve a request."""
 
 import hashlib
 import math
@@ -9,28 +9,28 @@ from gateway.protocol.headers import HeaderLookup
 from routing.strategies import NAMES
 
 STRATEGY_HEADER: Final = b"x-warmgate-strategy"
-"""Header with the strategy that the caller wants."""
+"""Request header that names the routing strategy that the caller wants."""
 
 WANTED_HEADER: Final = b"x-warmgate-wanted-s"
-"""Header with the seconds in which the caller wants the first token."""
+"""Request header with the target time to first token in seconds."""
 
 TIMEOUT_HEADERS: Final = (b"x-stainless-read-timeout", b"x-stainless-timeout")
-"""Headers with the timeout of OpenAI's SDKs in seconds: for Python (``_base_client.py``), for Node."""
+"""Headers in which OpenAI's SDKs for Python (``_base_client.py``) and Node send their timeout in seconds."""
 
 
 MAX_NAME_LENGTH: Final = 256
-"""Longest name of a session or an end user that is kept, in characters; a longer one is replaced by a digest."""
+"""Maximum length in characters of a session or end-user name. A longer name is replaced by its digest."""
 
 
 def short_name(said: str) -> str:
-    """Return *said*, or its digest if it is long, which is the same in every process."""
+    """Return *said*, or its digest if it is too long. The digest is the same in every process."""
     if len(said) <= MAX_NAME_LENGTH:
         return said
     return "blake2b:" + hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def requested_strategy(header: HeaderLookup) -> str | None:
-    """Return the strategy that the caller wants; None if it does not say."""
+    """Return the routing strategy that the caller requests, or None if it requests none."""
     name = header(STRATEGY_HEADER)
     if name is not None and name not in NAMES:
         raise InvalidField(
@@ -40,7 +40,7 @@ def requested_strategy(header: HeaderLookup) -> str | None:
 
 
 def requested_first_token_s(header: HeaderLookup) -> float | None:
-    """Return the seconds in which the caller wants the first token; None if it does not say."""
+    """Return the target time to first token in seconds that the caller requests, or None if it requests none."""
     said = header(WANTED_HEADER)
     if said is None:
         return None
@@ -55,7 +55,7 @@ def requested_first_token_s(header: HeaderLookup) -> float | None:
 
 
 def client_timeout_s(header: HeaderLookup) -> float | None:
-    """Return the timeout of the caller in seconds; None if its SDK does not send one that is understood."""
+    """Return the caller's timeout in seconds, or None if its SDK does not send a valid one."""
     for name in TIMEOUT_HEADERS:
         said = header(name)
         if said is not None:

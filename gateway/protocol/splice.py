@@ -1,7 +1,7 @@
 """Changes to single values of a JSON object that leave every other byte unchanged.
 
 The gateway may have to set another model name, or request usage, in a caller's body. Decoding and encoding would change
-number formats, escapes and white space, so the new value replaces only the bytes of the old one.
+number formats, escapes and white space. So the new value replaces only the bytes of the old value.
 """
 
 import json
@@ -21,25 +21,28 @@ _LARGE_BYTES: Final = 32 * 1024
 
 
 Member = tuple[str, int, int]
-"""A key of an object, and start and end of its value. A plain tuple, because each splice makes one for every key."""
+"""Key of an object member, with the start and end of its value. This is a plain tuple, because each splice creates one
+per key.
+"""
 Places = tuple[Member, ...]
-"""All members of an object, in order."""
+"""All members of a JSON object, in order."""
 
 
 def spliced(raw: bytes, changes: Mapping[str, bytes], places: Places | None = None) -> bytes:
-    """Return the JSON object *raw* with the top-level keys of *changes* set to JSON values. O(bytes), in C.
+    """Return the JSON object *raw* with the top-level keys of *changes* set to the given JSON values. Takes O(bytes),
+    in C.
 
-    All values of a repeated key are replaced; a missing key is added in front. *places* are those of *raw*; to find
-    them takes a millisecond for each megabyte.
+    If a key is repeated, all of its values are replaced. A missing key is added at the front. *places* are the members
+    of *raw*. Finding them takes a millisecond per megabyte.
 
     Raises:
-        MalformedBody: *raw* is not a JSON object. A body that `gateway.protocol.body` accepted never raises.
+        MalformedBody: if *raw* is not a JSON object. A body that `gateway.protocol.body` accepted never raises.
     """
     return _changed(raw, _members(raw) if places is None else places, changes)
 
 
 def members_of(raw: bytes) -> Places:
-    """Return the places of all members of the JSON object *raw*. Raises like `spliced`."""
+    """Return the positions of all members of the JSON object *raw*. Raises the same errors as `spliced`."""
     return tuple(_members(raw))
 
 
@@ -50,9 +53,11 @@ def asking_usage(
     has_stream_options: bool = True,
     places: Places | None = None,
 ) -> bytes:
-    """Return *raw* with ``stream_options.include_usage`` true, other stream options kept, and *changes* applied.
+    """Return *raw* with ``stream_options.include_usage`` set to true and with *changes* applied. Other stream options
+    are kept.
 
-    *has_stream_options* False (the body lacks the key, see `gateway.protocol.body.Body`) saves the search for it.
+    If *has_stream_options* is false, the body lacks that key (see `gateway.protocol.body.Body`), and no search for it
+    is needed.
 
     Raises:
         MalformedBody: see `spliced`.
@@ -75,11 +80,11 @@ _scan = json.JSONDecoder(parse_int=str, parse_float=str).raw_decode
 
 
 def _members(raw: bytes) -> list[Member]:
-    """Return the members of the object *raw* in order.
+    """Return the members of the JSON object *raw* in order.
 
-    msgspec finds the values but not their places, and keeps only the last value of a repeated key. So the text is
-    walked again from value to value. If each value is where the walk expects it, and the object ends where the walk
-    ends, the result is right. Otherwise a key is repeated, and the slow way is taken.
+    msgspec finds the values but not their positions, and keeps only the last value of a repeated key. So the text is
+    scanned again from value to value. The result is right if each value is at the expected position and the object ends
+    where the scan ends. Otherwise a key is repeated, and a slower method is used.
     """
     try:
         values = _decode(raw)
@@ -101,7 +106,9 @@ def _members(raw: bytes) -> list[Member]:
 
 
 def _stands_at(raw: bytes, text: memoryview, start: int) -> bool:
-    """Return whether *raw* has *text* at *start*. A long one is compared in pieces, because a copy takes memory."""
+    """Return whether *raw* contains *text* at *start*. Long texts are compared in pieces, because a copy
+    takes memory.
+    """
     if len(text) <= _LARGE_BYTES:
         return raw.startswith(bytes(text), start)
     return all(
@@ -111,7 +118,7 @@ def _stands_at(raw: bytes, text: memoryview, start: int) -> bool:
 
 
 def _is_named(key: bytes, name: str) -> bool:
-    """Return whether *key*, the bytes between the quotes, is *name*."""
+    """Return whether *key*, the bytes between the quotes, spells *name*."""
     if b"\\" not in key:
         return key == name.encode()
     spelled: str = msgspec.json.decode(b'"' + key + b'"', type=str)
@@ -119,7 +126,9 @@ def _is_named(key: bytes, name: str) -> bool:
 
 
 def _members_with_repeats(raw: bytes) -> list[Member]:
-    """Return the members of an object that may have repeated keys. Slower than `_members`: it decodes every value."""
+    """Return the members of an object that may have repeated keys. This is slower than `_members`, because it decodes
+    every value.
+    """
     members: list[Member] = []
     place = end = 0  # one place, in characters and in bytes
     try:
@@ -153,18 +162,18 @@ def _changed(raw: bytes, members: Sequence[Member], changes: Mapping[str, bytes]
 
 
 def _added(raw: bytes, members: Mapping[str, bytes]) -> bytes:
-    """Return *raw*, an object that is not empty, with new *members* in front."""
+    """Return *raw*, a non-empty JSON object, with new *members* at the front."""
     text = _sliceable(raw)
     front, added = _front(raw, members, to_empty=False)
     return b"".join((text[:front], added, text[front:]))
 
 
 def _front(raw: bytes, members: Mapping[str, bytes], *, to_empty: bool) -> tuple[int, bytes]:
-    """Return the place in *raw* for new members, and the text of *members* for it."""
+    """Return the position in *raw* for new members, and the text of *members* to insert there."""
     added = b",".join([msgspec.json.encode(name) + b":" + value for name, value in members.items()])
     return raw.index(b"{") + 1, added if to_empty else added + b","
 
 
 def _sliceable(raw: bytes) -> bytes | memoryview:
-    """Return a view of a large *raw*, so that slices are not copies: copying 8 MiB takes 2 ms."""
+    """Return a view of *raw* if it is large, so that slices are not copies. Copying 8 MiB takes 2 ms."""
     return raw if len(raw) < _LARGE_BYTES else memoryview(raw)

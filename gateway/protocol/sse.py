@@ -1,10 +1,10 @@
 """Server-sent events on their way from a worker to a client.
 
-1. Bytes pass unchanged. An event is read only if it may be one of the few that matter: usage, abort, error, end.
+1. Bytes pass unchanged. An event is parsed only if it may contain usage, an abort, an error, or the end of the stream.
 2. The client gets whole events, so an error event or the end never appears inside another event.
-3. The output, and what is observed, do not depend on the packets of the network.
+3. Neither the output nor the observed values depend on how the network splits the stream into packets.
 
-`StreamObserver` cuts a stream into events; its subclasses know what the events of an API mean.
+`StreamObserver` splits a stream into events. Its subclasses know what the events of an API mean.
 """
 
 import re
@@ -19,13 +19,14 @@ from gateway.protocol.json_fields import UsageFields
 from gateway.protocol.usage import Usage, usage_from
 
 NO_ERROR = frozenset({b"", b"null"})
-"""Values of ``error`` without an error: some servers send every field."""
+"""Values of ``error`` that mean no error. Some servers send every field."""
 
 
 class StreamObserver(ABC):
     """Observes a stream, and removes events that the caller must not see.
 
-    A usual read costs some substring searches, about a microsecond. Line ends may be LF or CRLF, not a single CR.
+    A usual read needs a few substring searches, which take about a microsecond. Lines may end with LF or CRLF, but not
+    with a single CR.
     """
 
     __slots__ = (
@@ -45,7 +46,7 @@ class StreamObserver(ABC):
     )
 
     def __init__(self, *, max_held: int) -> None:
-        """Hold at most *max_held* bytes of an incomplete event; a longer event passes unread."""
+        """*max_held* limits the bytes of an incomplete event that are held. A longer event passes unparsed."""
         self._max_held = max_held
         self._held = bytearray()  # start of an event, without line ends before it
         self._oversize = False  # the rest of an event longer than the limit is still to come
@@ -53,33 +54,35 @@ class StreamObserver(ABC):
         self._prelude_bytes = 0  # bytes that passed before the answer began
 
         self.begun = False
-        """Part of an answer has passed; comments, annotations and announcements do not count.
+        """Whether a part of the answer has passed. Comments, annotations and announcements do not count.
 
-        While this is false, the output can be discarded and another worker tried. It becomes true after *max_held*
-        bytes too, which bounds what has to be kept.
+        As long as this is false, the output can be discarded and another worker tried. It also becomes true after
+        *max_held* bytes, which bounds the memory for held output.
         """
         self.usage: Usage | None = None
-        """Latest usage: from the end of the stream, or from every event, for the stream so far."""
+        """Latest usage. It comes from the end of the stream, or from every event for the stream so far."""
         self.done = False
-        """The end that the API requires has arrived: the answer is complete."""
+        """Whether the end that the API requires has arrived, so that the answer is complete."""
         self.aborted = False
-        """The engine gave up, as a vLLM that shuts down does without an error."""
+        """Whether the engine gave up. vLLM does so without an error when it shuts down."""
         self.failed: bytes | None = None
-        """JSON of the first error event: engines answer 200 before they know that they fail."""
+        """JSON of the first error event, or None. Engines send status 200 before they know that they will fail."""
         self.response_id: str | None = None
-        """Id under which the worker keeps this response, if the API has one."""
+        """Id under which the worker keeps the response, or None if the API has no such ids."""
         self.events = 0
-        """Events that passed, about one for each token: the usage of a stream whose end is missing."""
+        """Number of events that passed, about one per token. This replaces the usage of a stream whose end
+        is missing.
+        """
         self.next_sequence_number = 0
-        """Number of an additional event, if the API counts events."""
+        """Sequence number for an additional event, if the API numbers events."""
 
     @property
     def inside_event(self) -> bool:
-        """Whether the output ends inside an event, so another event needs a blank line first."""
+        """Whether the output ends inside an event, so that another event needs a blank line first."""
         return self._oversize
 
     def feed(self, data: bytes) -> bytes:
-        """Return the output for *data* from upstream; ``b""`` while an event is incomplete."""
+        """Return the output for *data* from the worker, or ``b""`` while an event is incomplete."""
         if not self._held and not self._oversize and data.endswith(b"\n\n"):
             passes = self._visible(data)  # most reads: whole events
         else:
@@ -90,9 +93,10 @@ class StreamObserver(ABC):
         return passes
 
     def finish(self) -> bytes:
-        """Return the rest at the regular end of the upstream: an event without a final blank line.
+        """Return the remaining output when the worker ends the stream regularly, such as an event without a final blank
+        line.
 
-        Do not call this after a broken connection: half an event is useless, and an error event could not follow.
+        This must not be called after a broken connection. Half an event is useless, and no error event could follow it.
         """
         last = bytes(self._held)
         self._held.clear()
@@ -105,22 +109,24 @@ class StreamObserver(ABC):
 
     @abstractmethod
     def _may_matter(self, events: bytes) -> bool:
-        """Return whether *events* may contain one that matters. Text can look the same, so they are read then."""
+        """Return whether *events* may contain an event that must be parsed. Text can look the same, so such events are
+        then parsed.
+        """
 
     @abstractmethod
     def _may_data_pass(self, data: bytes, event: bytes) -> bool:
-        """Note an *event* with *data* that is not ``[DONE]``; return False if the caller must not see it."""
+        """Record an *event* with *data* that is not ``[DONE]``. Return False if the caller must not see it."""
 
     @abstractmethod
     def _may_end_pass(self) -> bool:
-        """Note ``[DONE]``; return False if the caller must not see it."""
+        """Record the ``[DONE]`` event. Return False if the caller must not see it."""
 
     def _begins(self, data: bytes, event: bytes) -> bool:  # noqa: ARG002  # subclasses look at the name of the event
         """Return whether *event* is part of an answer. *data* is neither empty nor the end mark."""
         return True
 
     def _note_oversize(self, beginning: bytes) -> None:  # noqa: B027  # most APIs need nothing here
-        """Note the *beginning* of an event that is too long to be read."""
+        """Record the event that starts with *beginning* and is too long to be parsed."""
 
     def _passes(self, data: bytes) -> bytes:
         if self._oversize:
@@ -144,7 +150,7 @@ class StreamObserver(ABC):
         return data not in _NO_ANSWER and self._begins(data, event)
 
     def _rest_of_oversize(self, data: bytes) -> tuple[bytes, bytes]:
-        """Return *data* cut at the end of the long event that is passing."""
+        """Split *data* at the end of the oversized event that is currently passing."""
         seen = self._passed + data
         if end := _blank_line(seen):
             self._oversize = False
@@ -154,7 +160,7 @@ class StreamObserver(ABC):
         return data, b""
 
     def _take_unheld(self) -> bytes:
-        """Return what need not be held: line ends between events, and an event that is too long."""
+        """Return output that need not be held, such as line ends between events, or an event that is too long."""
         held = self._held
         begin = len(held) - len(held.lstrip(b"\r\n"))
         if len(held) - begin > self._max_held:
@@ -167,13 +173,13 @@ class StreamObserver(ABC):
         return passes
 
     def _visible(self, whole: bytes) -> bytes:
-        """Return whole events without those that the caller must not see."""
+        """Return whole events, without those that the caller must not see."""
         if not self._may_matter(whole):
             return whole
         return b"".join([piece for piece in events_in(whole) if self._may_pass(piece)])
 
     def _may_pass(self, event: bytes) -> bool:
-        """Note *event*; return False if the caller must not see it."""
+        """Record *event*. Return False if the caller must not see it."""
         if len(event) > self._max_held:
             self._note_oversize(event[:_BEGINNING_BYTES])
             return True
@@ -188,8 +194,8 @@ class StreamObserver(ABC):
 class ChunkObserver(StreamObserver):
     """Observes OpenAI's chunks, and removes the usage chunk if the caller has not requested it.
 
-    The stream is `done` at ``data: [DONE]``, which passes once, but not after an error, where engines send it too. It
-    is `aborted` when a choice finishes with the reason ``abort``.
+    The stream is `done` at ``data: [DONE]``. This mark passes once, but not after an error, where engines send it too.
+    The stream is `aborted` if a choice finishes with the reason ``abort``.
     """
 
     __slots__ = ("_strip_usage",)
@@ -228,16 +234,16 @@ class ChunkObserver(StreamObserver):
 
 
 class NamedEventObserver(StreamObserver):
-    """Observes events that have a name, in an ``event:`` line and as the ``type`` of their data.
+    """Observes events that have a name, both in an ``event:`` line and as the ``type`` of their data.
 
-    The end is an event too. A ``[DONE]`` after it, as some engines send, passes once, but not after an error; without
-    the end event it would wrongly report a success.
+    The end of the stream is also an event. Some engines send ``[DONE]`` after it, which passes once, but not after an
+    error. Without the end event, ``[DONE]`` would wrongly report a success.
     """
 
     __slots__ = ("_ended",)
 
     PRELUDE: ClassVar[frozenset[str]]
-    """Events that only announce an answer: engines send them before they know whether they succeed."""
+    """Names of events that only announce an answer. Engines send them before they know whether they succeed."""
     ENDS: ClassVar[frozenset[str]]
     FAILURES: ClassVar[frozenset[str]]
 
@@ -247,7 +253,7 @@ class NamedEventObserver(StreamObserver):
 
     @abstractmethod
     def _note(self, name: str, data: bytes) -> None:
-        """Note the event *name* with *data*, which is JSON."""
+        """Record the event *name* with its JSON *data*."""
 
     def _may_end_pass(self) -> bool:
         is_true = self.done and self.failed is None and not self._ended
@@ -278,7 +284,7 @@ def error_event(error: GatewayError) -> bytes:
 
 
 def events_in(whole: bytes) -> Iterator[bytes]:
-    """Return the events of *whole*, which ends with a blank line; line ends between events are separate pieces."""
+    """Yield the events of *whole*, which ends with a blank line. Line ends between events are separate pieces."""
     place = 0
     while place < len(whole):
         line_ends = _line_ends(whole, place)
@@ -293,7 +299,9 @@ def events_in(whole: bytes) -> Iterator[bytes]:
 
 
 def data_of(event: bytes) -> bytes:
-    """Join the ``data:`` lines of *event*; ``b""`` for comments and for annotations with only a name."""
+    """Return the joined ``data:`` lines of *event*, or ``b""`` for a comment or an annotation that has only
+    a name.
+    """
     return b"\n".join(_data_lines(event)).strip()
 
 
@@ -322,11 +330,13 @@ _event_line = re.compile(rb"^event:[ ]?([^\r\n]*)\r?\n", re.MULTILINE).search
 _DONE = b"[DONE]"
 _NO_ANSWER = frozenset({b"", _DONE})
 _BEGINNING_BYTES = 256
-"""Bytes read of an event that is too long: enough for its name."""
+"""Bytes of an oversized event that are read, which is enough for its name."""
 
 
 def _name_of(data: bytes, event: bytes) -> str:
-    """Return the name of *event*: the ``type`` in its *data*, else its ``event:`` line, else ``""``."""
+    """Return the name of *event*. This is the ``type`` in *data*, or otherwise the ``event:`` line, or otherwise
+    ``""``.
+    """
     try:
         if name := _decode_typed(data).type:
             return name
@@ -337,6 +347,6 @@ def _name_of(data: bytes, event: bytes) -> str:
 
 
 def _end_of_events(data: bytearray, start: int) -> int:
-    """Return the end of the last blank line of *data* from *start* on; 0 without one."""
+    """Return the end of the last blank line in *data* from *start* on, or 0 without a blank line."""
     lf, crlf = data.rfind(b"\n\n", start), data.rfind(b"\n\r\n", start)
     return lf + 2 if lf > crlf else crlf + 3 if crlf >= 0 else 0

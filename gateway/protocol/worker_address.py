@@ -1,11 +1,11 @@
-"""Addresses of workers, and the ids that are made from them."""
+"""Addresses of workers, and the worker ids that are made from addresses."""
 
 from hashlib import sha256
 from urllib.parse import urlsplit
 
 
 def is_printable_ascii(text: str) -> bool:
-    """Return whether *text* is printable ASCII without spaces, and not empty."""
+    """Return whether *text* is non-empty printable ASCII without spaces."""
     return bool(text) and all("!" <= character <= "~" for character in text)
 
 
@@ -21,20 +21,21 @@ def is_http_address(url: str) -> bool:
 
 
 def is_private_address(url: str) -> bool:
-    """Return whether *url* may hold a password before "@" or a token behind "?"."""
+    """Return whether *url* may contain a password before "@" or a token after "?"."""
     return any(mark in url for mark in "@?#")
 
 
 def endpoint(url: str) -> str:
-    """Return *url* in the one form that two spellings of the same address share."""
+    """Return *url* in canonical form, which is the same for all spellings of an address."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return f"{parts.scheme}://{parts.hostname}:{port}{parts.path}"
 
 
 def id_of_address(url: str) -> str:
-    """Return the id of a worker that was given none: the same for every spelling of *url*, without the address in it.
+    """Return the id of a worker for which the settings give none. It is the same for every spelling of *url*, and does
+    not contain the address.
 
-    Ids reach callers in headers and errors; addresses inside the cluster must not.
+    Ids reach callers in headers and errors, but addresses inside the cluster must not.
     """
     return f"worker-{sha256(endpoint(url).encode()).hexdigest()[:8]}"

@@ -1,4 +1,6 @@
-"""Transcriptions and translations of speech: forms with a file, which all workers serve equally well."""
+"""Speech transcription and translation. The requests are forms with a file, which all workers serve equally
+well.
+"""
 
 import msgspec
 
@@ -13,11 +15,11 @@ _FALSE = frozenset({"", "false", "0", "no", "off", "f", "n"})
 
 
 def parse_audio(raw: bytes, content_type: bytes) -> Body:
-    """Read ``model`` and ``stream`` of a form. O(bytes).
+    """Parse ``model`` and ``stream`` of a form. Takes O(bytes).
 
     Raises:
-        MalformedBody: not a multipart body.
-        InvalidField: a field is missing or invalid; *param* names it.
+        MalformedBody: if *raw* is not a multipart body.
+        InvalidField: if a field is missing or invalid; *param* names it.
     """
     parts = parts_of(raw, content_type)
     stream = (_text(raw, parts, "stream") or "").strip().lower()
@@ -35,7 +37,7 @@ def parse_audio(raw: bytes, content_type: bytes) -> Body:
 
 
 def audio_upstream_body(raw: bytes, content_type: bytes, body: Body, upstream_name: str) -> bytes:
-    """Return the caller's form with the worker's name of the model; other bytes stay unchanged."""
+    """Return the caller's form with the worker's model name. All other bytes stay unchanged."""
     if body.model == upstream_name:
         return raw
     if body.places is None:
@@ -48,7 +50,9 @@ def audio_upstream_body(raw: bytes, content_type: bytes, body: Body, upstream_na
 
 
 def usage_of_audio(body: bytes) -> Usage | None:
-    """Return the usage in a transcription if it is in tokens; most models count seconds. O(bytes)."""
+    """Return the usage in a transcription, or None if it is not in tokens. Most models report seconds.
+    Takes O(bytes).
+    """
     try:
         usage = _decode_answer(body).usage
     except DECODE_ERRORS:
@@ -71,7 +75,7 @@ _decode_answer = msgspec.json.Decoder(_AudioAnswer).decode
 
 
 def _text(raw: bytes, parts: list[FormPart], name: str) -> str | None:
-    """Return the value of the field *name*; None if absent."""
+    """Return the value of the field *name*, or None if it is missing."""
     part = next((part for part in parts if part.name == name), None)
     if part is None:
         return None

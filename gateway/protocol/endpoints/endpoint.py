@@ -1,4 +1,4 @@
-"""Everything that differs between the endpoints of workers. Pure: bytes in, values and bytes out."""
+"""Everything that differs between the endpoints of workers. All functions are pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,28 +20,30 @@ FORM = b"multipart/form-data"
 
 class Parse(Protocol):
     def __call__(self, raw: bytes, content_type: bytes, /) -> Body:
-        """Read the body *raw* of *content_type*.
+        """Parse the body *raw*, which has the content type *content_type*.
 
         Raises:
-            MalformedBody, InvalidField: the body is not valid.
+            MalformedBody, InvalidField: if the body is not valid.
         """
         ...
 
 
 class UpstreamBody(Protocol):
     def __call__(self, raw: bytes, content_type: bytes, body: Body, upstream_name: str, /) -> bytes:
-        """Return the bytes for the worker from those of the caller, *raw*, which were parsed into *body*."""
+        """Return the bytes to send to the worker. *raw* are the caller's bytes, which were parsed into *body*."""
         ...
 
 
 class MakeObserver(Protocol):
     def __call__(self, *, strip_usage: bool) -> StreamObserver:
-        """Return an observer of one stream; *strip_usage* removes usage that the caller has not requested."""
+        """Return an observer of one stream. If *strip_usage* is true, the observer removes usage that the caller has
+        not requested.
+        """
         ...
 
 
 def read_as_json(parse: Callable[[bytes], Body]) -> Parse:
-    """Return *parse* for an endpoint that accepts only JSON."""
+    """Return *parse* as the parser of an endpoint that accepts only JSON."""
 
     def parse_json(raw: bytes, _content_type: bytes, /) -> Body:
         return parse(raw)
@@ -50,7 +52,7 @@ def read_as_json(parse: Callable[[bytes], Body]) -> Parse:
 
 
 def json_upstream_body(raw: bytes, _content_type: bytes, body: Body, upstream_name: str, /) -> bytes:
-    """Return *raw* with the worker's name of the model, a request for usage in streams, and the gateway's salt."""
+    """Return *raw* with the worker's model name, a request for usage in streams, and the gateway's cache salt."""
     changes = {} if body.model == upstream_name and body.names_model else {"model": msgspec.json.encode(upstream_name)}
     if body.imposes_salt:
         changes["cache_salt"] = msgspec.json.encode(body.cache_salt)
@@ -60,40 +62,43 @@ def json_upstream_body(raw: bytes, _content_type: bytes, body: Body, upstream_na
 
 
 def keeps_no_response(_body: bytes) -> str | None:
-    """Return None as the id of a response, because the API keeps no responses."""
+    """Return None as the response id, because this API keeps no responses."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One path with all functions that depend on its API."""
+    """One path, with all functions that depend on its API."""
 
     path: str
     parse: Parse
     media: bytes = JSON
-    """Content type of requests."""
+    """Content type of requests to the endpoint."""
     upstream_body: UpstreamBody = json_upstream_body
     observer: MakeObserver = ChunkObserver
     usage_of: Callable[[bytes], Usage | None] = usage_of
-    """Reads the usage of an answer that is not a stream."""
+    """Function that reads the usage of an answer that is not a stream."""
     response_id_of: Callable[[bytes], str | None] = keeps_no_response
-    """Reads the id of a kept answer that is not a stream; for a stream the observer knows it."""
+    """Function that reads the id of a kept answer that is not a stream. For a stream, the observer reports
+    the id.
+    """
     errors: ErrorShape = OPENAI
     summary: str = ""
-    """One line for the API description."""
+    """One-line summary for the API description."""
     required: tuple[str, ...] = ()
-    """Fields that the gateway requires; the engine may require more."""
+    """Fields that the gateway requires. The engine may require more."""
 
     def error_body(self, error: GatewayError, *, request_id: str | None = None) -> bytes:
-        """Return an *error* of the gateway as the body of a response."""
+        """Return the gateway error *error* as the body of a response."""
         return self.errors.body(fault_of(error, request_id=request_id))
 
     def error_event(self, error: GatewayError, *, sequence_number: int = 0, request_id: str | None = None) -> bytes:
-        """Return an *error* of the gateway as the last event of a stream."""
+        """Return the gateway error *error* as the last event of a stream."""
         return self.errors.event(fault_of(error, request_id=request_id), sequence_number)
 
     def normalized(self, status: int, body: bytes, *, model: str | None = None) -> bytes:
-        """Return a worker's error *body* in the shape of this endpoint; unchanged if it has that shape.
+        """Return the error *body* of a worker in the format of this endpoint. A body that has this format is returned
+        unchanged.
 
         If the engine of *model* does not have this endpoint, the error says so.
         """

@@ -1,7 +1,7 @@
-"""Errors in the shape of the caller's API.
+"""Errors in the format of the caller's API.
 
-A fault is either an error of the gateway (`fault_of`), or an error of a worker in one of the shapes of engines
-(`fault_in`). It is sent in the shape of the endpoint (`ErrorShape`).
+A fault is either an error of the gateway (`fault_of`) or an error of a worker in one of the engine formats
+(`fault_in`). It is sent in the format of the endpoint (`ErrorShape`).
 """
 
 import re
@@ -17,20 +17,22 @@ from gateway.protocol.context_overflow import MAX_READ_BYTES, is_overflow
 from gateway.protocol.errors import DECODE_ERRORS, GatewayError, PromptTooLong
 
 _MAX_MESSAGE_LENGTH = 4096
-"""Longest message that is converted, in characters; validation errors may quote the whole prompt."""
+"""Maximum length in characters of an error message that is converted. Validation errors may quote the whole
+prompt.
+"""
 _MAX_READ_BYTES = 2**20
 _MAX_TEXT_LENGTH = 500
 _MAX_DETAILS = 5
 
 _OVERFLOW_STATUSES = (400, 422)
-"""Statuses of overflows; 413 is for large bodies, 429 for token limits."""
+"""Statuses of errors about the context length. Status 413 is used for large bodies, and 429 for token limits."""
 
 _is_status = re.compile(r"[0-9]{3}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One error of the gateway or of a worker. *type*, *param* and *code* are None if unknown."""
+    """One error of the gateway or of a worker. *type*, *param* and *code* are None if they are unknown."""
 
     status: int
     message: str
@@ -42,24 +44,29 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ErrorShape:
-    """Shape of the errors of one API."""
+    """Format of the errors of one API."""
 
     body: Callable[[Fault], bytes]
-    """Body of a response with an error status, in UTF-8 JSON."""
+    """Function that returns the body of an error response, in UTF-8 JSON."""
     event: Callable[[Fault, int], bytes]
-    """Last event of a stream. The number is that of the event, for APIs that count events."""
+    """Function that returns the last event of a stream. Its second argument is the event number, for APIs that number
+    events.
+    """
     fitted: Callable[[int, Any], Any]
-    """Returns a worker's JSON, for a status, if it has this shape: the same object, which can pass unchanged, or a copy
-    with a corrected field; otherwise None."""
+    """Function that checks whether the JSON of a worker's error has this format. It returns the same object if it can
+    pass unchanged, a copy with a corrected field, or None if the format differs.
+    """
 
 
 def fault_of(error: GatewayError, *, request_id: str | None = None) -> Fault:
-    """Return the fault for an *error* of the gateway."""
+    """Return the fault that describes a gateway error."""
     return Fault(error.status, error.message, error.type, error.param, error.code, request_id)
 
 
 def normalized(shape: ErrorShape, status: int, body: bytes) -> bytes:
-    """Return a worker's error *body* in *shape*: unchanged if it has that shape, otherwise converted. O(bytes)."""
+    """Return the error *body* of a worker in the format *shape*. A body that has this format is returned unchanged.
+    Takes O(bytes).
+    """
     said = _json_in(body)
     fitted = shape.fitted(status, said)
     if fitted is None:
@@ -68,10 +75,10 @@ def normalized(shape: ErrorShape, status: int, body: bytes) -> bytes:
 
 
 def fault_in(status: int, body: bytes) -> Fault:
-    """Read an upstream's error *body*.
+    """Parse the error *body* of an upstream.
 
-    Known shapes are vLLM's (``error`` with an object; for 401 with a string), SGLang's and Dynamo's (flat),
-    Anthropic's, FastAPI's (``detail``) and plain text. For HTML or an empty body, the message is made from the status.
+    The known formats are those of vLLM (``error`` with an object, or for 401 with a string), SGLang and Dynamo (flat),
+    Anthropic, FastAPI (``detail``), and plain text. For HTML or an empty body, the message is made from the status.
     """
     message, fields = _message_in(body)
     kind, param, code = fields.get("type"), fields.get("param"), fields.get("code")
@@ -85,7 +92,9 @@ def fault_in(status: int, body: bytes) -> Fault:
 
 
 def reason_in(body: bytes) -> str:
-    """Return the reason in an upstream's error *body* as one line of bounded length; ``""`` without one."""
+    """Return the reason in the error *body* of an upstream as one line of bounded length, or ``""`` if it contains
+    none.
+    """
     return " ".join(_message_in(body)[0].split())[:_MAX_TEXT_LENGTH]
 
 
@@ -104,12 +113,16 @@ def _openai_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # chunks
 
 
 def _openai_code(code: Any) -> str | None:
-    """Return *code* if it is a name, as in OpenAI's API; None for a status, which vLLM, SGLang and Dynamo send."""
+    """Return *code* if it is a name, as in OpenAI's API. Return None if it is a status, as vLLM, SGLang and Dynamo send
+    it.
+    """
     return code if isinstance(code, str) and not _is_status(code) else None
 
 
 def _worker_code(status: int, message: str, code: Any) -> Any:
-    """Return OpenAI's code for a prompt that is too long, which engines do not send; otherwise *code*."""
+    """Return OpenAI's code for a prompt that is too long, because engines do not send it. Return *code* for all other
+    errors.
+    """
     is_named = _openai_code(code) is not None
     if is_named or status not in _OVERFLOW_STATUSES or not is_overflow(message[:MAX_READ_BYTES]):
         return code
@@ -151,7 +164,9 @@ def _anthropic_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # eve
 
 
 def _as_anthropic(status: int, said: Any) -> Any:  # noqa: ARG001  # the type decides
-    """Return *said* if its type is one of Anthropic's; vLLM sends types of its own in Anthropic's envelope."""
+    """Return *said* if it has one of Anthropic's error types. vLLM sends its own error types in Anthropic's
+    format.
+    """
     match said:
         case {"type": "error", "error": {"type": str(kind), "message": str()}} if kind.endswith("_error"):
             return said
@@ -195,7 +210,7 @@ def _openai_type(status: int) -> str:
 
 
 def _message_in(body: bytes) -> tuple[str, Mapping[str, Any]]:
-    """Return the message of an error *body*, or ``""``, and its other fields."""
+    """Return the message of an error *body*, or ``""`` if it has none, and the other fields of the error."""
     fields: Mapping[str, Any] = {}
     message = ""
     match _json_in(body):
@@ -213,7 +228,9 @@ def _message_in(body: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def _complaints(details: list[Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the messages of FastAPI's validation, without quoted inputs; *param* is the first field."""
+    """Return the messages of FastAPI's validation errors, without quoted inputs. *param* is the first
+    invalid field.
+    """
     messages: list[str] = []
     params: list[str] = []
     for detail in details[:_MAX_DETAILS]:
@@ -227,13 +244,15 @@ def _complaints(details: list[Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _text_in(body: bytes) -> str:
-    """Return plain text as one line of bounded length; ``""`` for HTML and for malformed JSON."""
+    """Return plain text as one line of bounded length, or ``""`` for HTML and malformed JSON."""
     text = " ".join(body[: 4 * _MAX_TEXT_LENGTH].decode("utf-8", "ignore").split())
     return "" if text.startswith(("<", "[", "{")) else text[:_MAX_TEXT_LENGTH]
 
 
 def _json_in(body: bytes) -> Any:
-    """Return the JSON value *body*, None if malformed. Very long ones are not read: no engine sends them."""
+    """Return the JSON value in *body*, or None if it is malformed or very long. No engine sends very long
+    errors.
+    """
     if len(body) > _MAX_READ_BYTES:
         return {}
     try:

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: its body, its stream of named events, its usage."""
+"""Anthropic's Messages API: its request body, its stream of named events, and its usage."""
 
 from typing import Any
 
@@ -15,15 +15,18 @@ from gateway.protocol.usage import Usage
 
 
 def parse_messages(raw: bytes) -> Body:
-    """Read the body of ``/v1/messages``. Raises like `gateway.protocol.body.parse_chat`. O(bytes)."""
+    """Parse the body of ``/v1/messages``. Takes O(bytes). Raises the same errors as
+    `gateway.protocol.body.parse_chat`.
+    """
     return parsed(raw, _read)
 
 
 class MessagesObserver(NamedEventObserver):
     """Observes the events of a message up to ``message_stop``.
 
-    Usage has two parts: ``message_start`` has the input, ``message_delta`` the output and, from vLLM, the input again,
-    which then counts. vLLM sends a delta with a null ``stop_reason`` when its engine gives up.
+    Usage has two parts. ``message_start`` contains the input tokens. ``message_delta`` contains the output tokens and,
+    from vLLM, the input tokens again, which then replace the first value. vLLM sends a delta with a null
+    ``stop_reason`` if its engine gives up.
     """
 
     __slots__ = ("_counted",)
@@ -69,7 +72,7 @@ class MessagesObserver(NamedEventObserver):
 
 
 def usage_of_message(body: bytes) -> Usage | None:
-    """Return the usage in a whole message; None without usage. O(bytes)."""
+    """Return the usage in a whole message, or None if it contains none. Takes O(bytes)."""
     try:
         usage = _decode_message(body).usage
     except DECODE_ERRORS:
@@ -96,7 +99,7 @@ class _Usage(msgspec.Struct, gc=False):
     cache_creation_input_tokens: int | None = None
 
     def to_usage(self) -> Usage:
-        """Return the usage as in OpenAI's API: Anthropic's ``input_tokens`` exclude tokens of a cache."""
+        """Return the usage as OpenAI's API counts it. Anthropic's ``input_tokens`` do not include cached tokens."""
         read, written = self.cache_read_input_tokens, self.cache_creation_input_tokens
         prompt_tokens = (self.input_tokens or 0) + (read or 0) + (written or 0)
         return Usage(prompt_tokens, self.output_tokens or 0, read)
@@ -149,6 +152,6 @@ def _head(body: _Messages) -> dict[str, Any]:
 
 
 def _user(metadata: Any) -> str | None:
-    """Return ``metadata.user_id``, which for Claude Code contains the session too."""
+    """Return ``metadata.user_id``. For Claude Code, it also contains the session."""
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     return user if isinstance(user, str) and user else None

@@ -1,8 +1,8 @@
-"""The parts of a ``multipart/form-data`` body (RFC 7578), as places in its bytes.
+"""The parts of a ``multipart/form-data`` body (RFC 7578), as positions in its bytes.
 
-The worker parses the same bytes with another parser. The gateway must authorize what the worker reads, so every form
-that two parsers could read differently is refused. Only the spelling of HTTP clients passes, which all parsers read
-alike. A part may be a file of any size: nothing is copied.
+The worker parses the same bytes with another parser. The gateway must authorize the values that the worker reads. It
+therefore refuses every form that two parsers could read differently, and accepts only the spelling of HTTP clients,
+which all parsers read alike. A part may be a file of any size, so nothing is copied.
 """
 
 import re
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gateway.protocol.errors import MalformedBody
 
 _MAX_PARTS = 1000
-"""Limit of parts, the default of Starlette's form parser."""
+"""Maximum number of parts in a form, which is the default of Starlette's form parser."""
 _MAX_HEAD_BYTES = 16 * 1024
 
 _PARAMETER = re.compile(rb'[ \t]*;[ \t]*([!#-\'*-.0-9A-Z^-z|~]+)=(?:"([^"\\\x00-\x1f\x7f]*)"|([!#-\'*-.0-9A-Z^-z|~]+))')
@@ -24,7 +24,7 @@ _LENGTH = re.compile(rb"[0-9]{1,15}[ \t]*").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class FormPart:
-    """One field or file of a form; its value is ``raw[start:end]``."""
+    """One field or file of a form. The value is ``raw[start:end]``."""
 
     name: str
     is_file: bool
@@ -33,11 +33,11 @@ class FormPart:
 
 
 def parts_of(raw: bytes, content_type: bytes) -> list[FormPart]:
-    """Return the parts of *raw* in order. O(bytes), in C: a search for the boundary.
+    """Return the parts of *raw* in order. Takes O(bytes), in C, to search for the boundary.
 
     Raises:
-        MalformedBody: *content_type* names no boundary, *raw* is not such a body, or another parser could read it
-            differently.
+        MalformedBody: if *content_type* names no boundary, if *raw* is not a multipart body, or if another parser could
+            read it differently.
     """
     line = b"--" + boundary_of(content_type)
     if not raw.startswith(line):
@@ -67,7 +67,7 @@ def parts_of(raw: bytes, content_type: bytes) -> list[FormPart]:
 
 
 def replaced(raw: bytes, parts: list[FormPart], value: bytes) -> bytes:
-    """Return *raw* with *value* as the value of each of *parts*. One copy."""
+    """Return a copy of *raw* in which each of *parts* has the value *value*."""
     view = memoryview(raw)
     pieces: list[bytes | memoryview] = []
     kept = 0
@@ -78,7 +78,9 @@ def replaced(raw: bytes, parts: list[FormPart], value: bytes) -> bytes:
 
 
 def boundary_of(content_type: bytes) -> bytes:
-    """Return the boundary, which must be the only parameter: others change how parsers read the fields."""
+    """Return the boundary in *content_type*. It must be the only parameter, because other parameters change how parsers
+    read the fields.
+    """
     media, semicolon, rest = content_type.strip(b" \t").partition(b";")
     parameters = _parameters(semicolon + rest)
     if parameters is None or media.strip(b" \t").lower() != b"multipart/form-data":
@@ -92,7 +94,7 @@ def boundary_of(content_type: bytes) -> bytes:
 
 
 def _part(raw: bytes, start: int, end: int) -> FormPart:
-    """Return the part whose head begins at *start* and whose value ends at *end*."""
+    """Return the part whose headers begin at *start* and whose value ends at *end*."""
     head_end = raw.find(b"\r\n\r\n", start, min(end, start + _MAX_HEAD_BYTES))
     if head_end == -1:
         raise MalformedBody("A part of the multipart body has no blank line after its headers")
@@ -129,7 +131,7 @@ def _fields(head: bytes) -> dict[bytes, bytes]:
 
 
 def _name_in(disposition: bytes) -> tuple[str, bool]:
-    """Return the name of a part, and whether it is a file."""
+    """Return the name of a form part, and whether the part is a file."""
     kind, semicolon, rest = disposition.partition(b";")
     parameters = _parameters(semicolon + rest)
     if parameters is None or kind.strip(b" \t").lower() != b"form-data":
@@ -148,7 +150,7 @@ def _name_in(disposition: bytes) -> tuple[str, bool]:
 
 
 def _parameters(text: bytes) -> dict[bytes, bytes] | None:
-    """Return the parameters of a header, names in lower case; None if they are malformed or repeated."""
+    """Return the parameters of a header by lower-case name, or None if they are malformed or repeated."""
     parameters: dict[bytes, bytes] = {}
     text = text.rstrip(b" \t")
     at = 0

@@ -1,7 +1,7 @@
-"""Endpoints that generate no text: embeddings, scores, classes.
+"""Endpoints that generate no text: embeddings, scores and classes.
 
-Most use pooling models, whose engines usually keep no blocks, so the prompt only determines the amount of work. Scoring
-is different: it asks a generating model for probabilities, and so uses its cache.
+Most of them use pooling models. The engines of pooling models usually keep no blocks, so the prompt only determines the
+amount of work. Scoring is different. It asks a generating model for probabilities and so uses the cache of the model.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from gateway.protocol.usage import Usage
 
 
 def parse_pooling(raw: bytes) -> Body:
-    """Read the body of an embedding, a rerank, a score, a pooling or a classification. O(bytes).
+    """Parse the body of an embedding, rerank, score, pooling or classification request. Takes O(bytes).
 
     Raises:
         MalformedBody, InvalidField: see `gateway.protocol.body.parse_chat`. The engine checks the inputs.
@@ -27,12 +27,16 @@ def parse_pooling(raw: bytes) -> Body:
 
 
 def parse_scoring(raw: bytes) -> Body:
-    """Read the body of a scoring request to a generating model. Raises like `parse_pooling`. O(bytes)."""
+    """Parse the body of a scoring request to a generating model. Takes O(bytes). Raises the same errors as
+    `parse_pooling`.
+    """
     return parsed(raw, _scored)
 
 
 def usage_of_pooling(body: bytes) -> Usage | None:
-    """Return the usage in the answer, of which some engines send only a total; None without usage. O(bytes)."""
+    """Return the usage in the answer, or None if it contains none. Some engines send only the total. Takes
+    O(bytes).
+    """
     try:
         usage = _decode_answer(body).usage
     except DECODE_ERRORS:
@@ -86,7 +90,7 @@ _PROMPTS = (
     *("query", "queries", "text_1", "data_1"),
     *("documents", "items", "text_2", "data_2", "data"),
 )
-"""Input fields in the order in which a model reads them: the query comes before the documents."""
+"""Input fields in the order in which a model reads them. The query comes before the documents."""
 
 
 def _pooled(raw: bytes) -> Body:

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: its body, its stream of named events, its usage."""
+"""OpenAI's Responses API: its request body, its stream of named events, and its usage."""
 
 import re
 from typing import Any
@@ -15,15 +15,17 @@ from gateway.protocol.usage import Usage
 
 
 def parse_responses(raw: bytes) -> Body:
-    """Read the body of ``/v1/responses``. Raises like `gateway.protocol.body.parse_chat`. O(bytes)."""
+    """Parse the body of ``/v1/responses``. Takes O(bytes). Raises the same errors as
+    `gateway.protocol.body.parse_chat`.
+    """
     return parsed(raw, _read)
 
 
 class ResponsesObserver(NamedEventObserver):
     """Observes the events of a response up to ``response.completed``, ``.incomplete`` or ``.failed``.
 
-    The first and the last event contain the whole response with the caller's instructions and tools, so they may be
-    long, and *max_held* is larger than for chunks.
+    The first and the last event contain the whole response with the caller's instructions and tools. They may be long,
+    so *max_held* is larger than for chat chunks.
     """
 
     __slots__ = ()
@@ -69,7 +71,7 @@ class ResponsesObserver(NamedEventObserver):
 
 
 def usage_of_response(body: bytes) -> Usage | None:
-    """Return the usage in a whole response; None without usage. O(bytes)."""
+    """Return the usage in a whole response, or None if it contains none. Takes O(bytes)."""
     try:
         return _usage_in(_decode_response(body).usage)
     except DECODE_ERRORS:
@@ -77,7 +79,7 @@ def usage_of_response(body: bytes) -> Usage | None:
 
 
 def response_id_of(body: bytes) -> str | None:
-    """Return the id of a kept response; None if *body* is not a response. O(bytes)."""
+    """Return the id of a kept response, or None if *body* is not a response. Takes O(bytes)."""
     try:
         return _kept(_decode_response(body).id)
     except DECODE_ERRORS:
@@ -85,9 +87,11 @@ def response_id_of(body: bytes) -> str | None:
 
 
 _NOT_IN_BACKGROUND = (None, False)
-"""Values of ``background`` that are false; engines accept more than ``true`` as true, such as ``"yes"`` and 1."""
+"""Values of ``background`` that count as false. Engines accept other values than ``true`` as true, such as ``"yes"``
+and 1.
+"""
 _MAX_ID_LENGTH = 256
-"""Longest stored id, in characters; vLLM's ids have 37."""
+"""Maximum length in characters of a response id that is kept. Ids of vLLM have 37 characters."""
 
 
 class _Responses(EngineFields, gc=False):
@@ -167,7 +171,7 @@ def _effort(body: _Responses) -> Any:
 
 
 def _kept(response_id: str | None) -> str | None:
-    """Return *response_id* if it is short enough to be kept."""
+    """Return *response_id*, or None if it is too long to be kept."""
     return response_id if response_id and len(response_id) <= _MAX_ID_LENGTH else None
 
 

@@ -1,4 +1,4 @@
-"""Endpoints of workers by path. Other paths belong to the gateway or are not served."""
+"""Table of the worker endpoints by path. All other paths belong to the gateway or are not served."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Tokenizers of engines as endpoints: they need no GPU, so all workers serve them equally well."""
+"""Tokenizer endpoints of engines. They need no GPU, so all workers serve them equally well."""
 
 import msgspec
 
@@ -7,7 +7,7 @@ from gateway.protocol.engine_fields import EngineFields, engine_fields_of
 
 
 def parse_tokens(raw: bytes) -> Body:
-    """Read the body of ``/tokenize``, ``/detokenize`` or Anthropic's ``count_tokens``. O(bytes).
+    """Parse the body of ``/tokenize``, ``/detokenize`` or Anthropic's ``count_tokens``. Takes O(bytes).
 
     Raises:
         MalformedBody, InvalidField: see `gateway.protocol.body.parse_chat`.

@@ -1,4 +1,4 @@
-"""Routes of engines that the gateway does not serve, with alternatives."""
+"""Engine routes that the gateway does not serve, with the routes to use instead."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -51,4 +51,4 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Alternatives by path, as the end of an error message."""
+"""Advice by path for routes that are not served. Each text ends an error message."""
