@@ -86,13 +86,9 @@ class Body(Value):
         self.model: Final = model
         self.streams: Final = streams
         self.max_tokens: Final = max_tokens
-        """Maximum number of tokens to generate for each choice, as set by the caller, or 0 if the endpoint generates
-        none.
-        """
+        """Maximum tokens per choice that the caller set, or 0 if the endpoint generates no tokens."""
         self.asks_usage: Final = asks_usage
-        """Whether the answer includes usage without a request by the gateway, because the caller requests it or the
-        endpoint always adds it.
-        """
+        """Whether the answer will include usage even if the gateway does not request it."""
         self.has_stream_options: Final = has_stream_options
         """Whether the body has the key ``stream_options``, which may be null."""
         self.prompt: Final = prompt
@@ -104,15 +100,11 @@ class Body(Value):
         self.n: Final = n
         """Number of answers, which is the field ``n`` times the number of prompts."""
         self.reads_cache: Final = reads_cache
-        """Whether vLLM can use cached blocks for the prompt. It cannot for ``prompt_logprobs``, or for ``echo`` with
-        ``logprobs``.
-        """
+        """Whether vLLM can use cached blocks. It cannot with ``prompt_logprobs``, or ``echo`` and ``logprobs``."""
         self.writes_cache: Final = writes_cache
         """Whether the blocks of the prompt stay in the worker's cache. Most pooling engines keep none."""
         self.previous_response_id: Final = previous_response_id
-        """Id of an earlier response whose worker keeps the conversation so far. The *prompt* contains only the new
-        part.
-        """
+        """Id of an earlier response whose worker has the conversation. *prompt* contains only the new part."""
         self.user: Final = user
         """End user named by the caller: ``safety_identifier`` if given, and otherwise ``user``."""
         self.imposes_salt: Final = imposes_salt
@@ -126,9 +118,7 @@ class Body(Value):
         self.names_model: Final = names_model
         """Whether the body names a model. If it does not, *model* is the only model that the gateway serves."""
         self.background: Final = background
-        """Whether the answer only confirms that work has started, so that the caller must fetch the result
-        later.
-        """
+        """Whether the answer only confirms the start of the work. The caller fetches the result later."""
 
     @property
     def prompt_bytes(self) -> int:
@@ -180,7 +170,7 @@ def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
             raise MalformedBody(f"JSON is malformed: unexpected end (byte {len(raw)})") from error
         raise MalformedBody(str(error)) from error
     except RecursionError as error:
-        raise MalformedBody("JSON is nested too deeply") from error
+        raise MalformedBody("The JSON body is nested too deeply") from error
 
 
 def _bounded(body: Body) -> Body:

@@ -22,7 +22,7 @@ def repeated(values: Sequence[tuple[Place, str]]) -> list[Contradiction]:
     found: list[Contradiction] = []
     for place, value in values:
         if value in first:
-            text = f"is {value!r}; each must be its own, and this is that of"
+            text = f"is {value!r}, which is already used by"
             found.append(Contradiction(place, text, first[value]))
         else:
             first[value] = place
@@ -39,7 +39,7 @@ def ambiguous(workers: Sequence[tuple[Place, str, str]]) -> list[Contradiction]:
     for place, worker_id, url in workers:
         earlier, earlier_url = first.setdefault(worker_id, (place, url))
         if endpoint(url) != endpoint(earlier_url):
-            text = f"is {worker_id!r}; an id stands for one url in all models, and this one stands already for"
+            text = f"is {worker_id!r}, but this id is already used for another url in"
             found.append(Contradiction((*place, "id"), text, (*earlier, "url")))
     return found
 
@@ -48,5 +48,5 @@ def roles_in_vain(workers: Sequence[tuple[Place, str]]) -> list[Contradiction]:
     """Return one contradiction for each worker (place, role) that has a prefill or decode role in a model without
     disaggregation.
     """
-    text = "is {!r}, but the model has no disaggregation: no worker would do the other half"
+    text = "is {!r}, but the model has no disaggregation. Configure it, or remove the role"
     return [Contradiction((*place, "role"), text.format(role)) for place, role in workers if role != "both"]

@@ -91,16 +91,16 @@ def check_bounds(raw: bytes, *, max_values: int, setting: str | None = "server.m
     shape = shape_of(raw)
     if shape.values > max_values:
         suffix = "" if setting is None else f" ({setting})"
-        raise MalformedBody(f"The JSON body has more than {max_values} values{suffix}. Send fewer, in several requests")
+        raise MalformedBody(f"The JSON body has more than {max_values} values{suffix}. Split it into several requests")
     if shape.depth > MAX_DEPTH:
-        raise MalformedBody(f"The JSON body is nested deeper than {MAX_DEPTH} levels. Use fewer")
+        raise MalformedBody(f"The JSON body is nested deeper than {MAX_DEPTH} levels. Use fewer levels")
     check_fields(shape.fields)
 
 
 def check_fields(fields: int) -> None:
     """Raise MalformedBody if *fields*, the number of fields in the outermost object, exceeds `MAX_FIELDS`."""
     if fields > MAX_FIELDS:
-        raise MalformedBody(f"The JSON body has more than {MAX_FIELDS} fields. Send fewer")
+        raise MalformedBody(f"The JSON body has more than {MAX_FIELDS} fields. Send fewer fields")
 
 
 def shape_of(raw: bytes) -> JsonShape:

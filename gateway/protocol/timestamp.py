@@ -5,10 +5,10 @@ and round.
 from typing import Final
 
 MILLISECONDS: Final = tuple(f".{ms:03d}Z" for ms in range(1000))
-"""Fractions of a second with the UTC suffix, as in RFC 3339, by milliseconds."""
+"""Fractions of a second with the UTC suffix, as in RFC 3339, indexed by milliseconds."""
 _TENTHS: Final = tuple(f".{tenth}" for tenth in range(10))
 _SHORT: Final = tuple(f"{tenths // 10}.{tenths % 10}" for tenths in range(1000))
-"""Texts of durations below 100 ms, by tenths of a millisecond. Most durations are in this range."""
+"""Texts of durations below 100 ms, indexed by tenths of a millisecond. Most durations are in this range."""
 
 
 def tenths_of_ms(seconds: float) -> float:

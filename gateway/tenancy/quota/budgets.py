@@ -32,7 +32,7 @@ class BudgetStatus(NamedTuple):
     period: Literal["day", "month"]
     limit_usd: float
     used_usd: float
-    """US dollars that are used or reserved."""
+    """US dollars of the budget that are used or reserved."""
 
 
 @dataclass(frozen=True, slots=True)

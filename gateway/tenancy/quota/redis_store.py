@@ -145,7 +145,7 @@ class RedisQuotaStore:
     def _reserve_by_share(
         self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft, *, was_asked: bool
     ) -> Granted | Refused:
-        """Decide without the store. If the store *was_asked* before, it may have granted the reservation."""
+        """Decide on a reservation without the store. The store may have granted it already if it *was_asked*."""
         decision: Granted | Refused | None = None
         try:
             decision = self._share.reserve(team, reservation, charges, self._clock())

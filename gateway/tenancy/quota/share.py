@@ -73,12 +73,14 @@ class Share:
         """
         for charge in charges:
             if self._policy.action_for(charge.limit) == "closed":
-                raise _away(f"The limit {charge.limit.id} grants nothing without it")
+                raise _away(f"The limit {charge.limit.id} grants nothing while the quota store is unavailable")
         decision = self._meters.reserve(team, reservation, [self._shared(charge) for charge in charges], now)
         if isinstance(decision, Refused) and decision.wait_s == float("inf"):
             binding = charges[decision.binding]
             if binding.units <= binding.limit.amount:
-                raise _away(f"This gateway's share of the limit {binding.limit.id} is too small for the request")
+                raise _away(
+                    f"The quota store is unavailable, and this gateway's share of {binding.limit.id} is too small"
+                )
         return decision
 
     def settle(self, reservation: str, charges: Sequence[Charge]) -> None:
@@ -109,5 +111,5 @@ def _room_or_no_room(charges: Iterable[Charge]) -> list[Charge]:
     ]
 
 
-def _away(consequence: str) -> StoreUnavailable:
-    return StoreUnavailable(f"The quota store is unavailable. {consequence}. Retry later.", retry_after_s=AGAIN_S)
+def _away(reason: str) -> StoreUnavailable:
+    return StoreUnavailable(f"{reason}. Retry later.", retry_after_s=AGAIN_S)

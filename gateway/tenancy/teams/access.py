@@ -175,7 +175,7 @@ class Access:
         key = caller.key
         now = self._wall_clock()
         if not is_same(digest, key.digest) and not any(is_same(digest, each.digest) for each in key.formers(now)):
-            raise InvalidKey(f"The API key {key.id!r} has a new secret: this one is no longer valid")
+            raise InvalidKey(f"The API key {key.id!r} has a new secret, and the old secret is no longer valid")
         if key.expires_at is not None and now >= key.expires_at:
             raise InvalidKey(f"The API key {key.id!r} has expired")
         if key.blocked:

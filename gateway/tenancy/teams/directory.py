@@ -42,7 +42,7 @@ class Directory:
         """Callers that were looked up so far, by the digest of their secret."""
         self._on_workers: Callable[[Mapping[str, AddedWorker]], None] | None = None
         self.generation = 0
-        """Counter of changes. A new value makes conclusions from earlier content invalid."""
+        """Number of changes so far. A new value invalidates results that were cached from earlier content."""
 
     @property
     def revision(self) -> int:

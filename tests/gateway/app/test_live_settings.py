@@ -257,7 +257,7 @@ async def test_what_is_found_may_not_contradict_the_settings(caplog: pytest.LogC
         assert {"tiny": ["a", "b"]} == there.in_force
         assert [
             "model tiny: the workers found were rejected, nothing has changed: "
-            "models[0].workers_file[0].url is 'http://a:1'; each must be its own, and this is that of "
+            "models[0].workers_file[0].url is 'http://a:1', which is already used by "
             "models[0].workers[0].url."
         ] == caplog.messages
 

@@ -4,7 +4,7 @@ from gateway.protocol.contradictions import Contradiction, ambiguous, repeated, 
 
 
 def test_a_repeated_value_names_the_first_place() -> None:
-    text = "is 'x'; each must be its own, and this is that of"
+    text = "is 'x', which is already used by"
 
     assert [Contradiction((1,), text, (0,))] == repeated([((0,), "x"), ((1,), "x"), ((2,), "y")])
 

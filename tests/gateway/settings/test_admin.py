@@ -14,7 +14,7 @@ from tests.gateway.settings.examples import SMALLEST, sentences
         ),
         (
             "admin: {keys: [{role: owner, secret: x}, {role: owner, secret: y}]}",
-            "admin.keys[1].id is 'owner'; each must be its own, and this is that of admin.keys[0].id.",
+            "admin.keys[1].id is 'owner', which is already used by admin.keys[0].id.",
         ),
         (
             "admin: {keys: [{role: owner}]}",

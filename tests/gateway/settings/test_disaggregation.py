@@ -33,8 +33,8 @@ def test_sglangs_prefill_workers_are_met_at_a_port() -> None:
     [
         (
             {"workers": [PREFILL, BOTH]},
-            "models[0].workers[0].role is 'prefill', but the model has no disaggregation: no worker would do the other "
-            "half.",
+            "models[0].workers[0].role is 'prefill', but the model has no disaggregation. Configure it, or "
+            "remove the role.",
         ),
         (
             {"workers": [DECODE, BOTH], "disaggregation": {"flow": "nixl"}},

@@ -37,7 +37,7 @@ def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
         ),
         (
             {"dynamo": {"instances": [{"id": 7}, {"id": "7"}]}},
-            "dynamo.instances[1].id is '7'; each must be its own, and this is that of {place}.dynamo.instances[0].id.",
+            "dynamo.instances[1].id is '7', which is already used by {place}.dynamo.instances[0].id.",
         ),
         (
             {"dynamo": {"instances": [{"id": 7}], "component": "backend"}},

@@ -76,7 +76,7 @@ def test_a_name_that_there_is_not_learns_where_it_stands() -> None:
 def test_two_cannot_have_the_same_name() -> None:
     (sentence,) = sentences(written({"name": "pii", "kind": "pii"}, {"name": "pii", "kind": "secrets"}))
 
-    assert sentence.startswith("guardrails[1].name is 'pii'; each must be its own")
+    assert sentence.startswith("guardrails[1].name is 'pii', which is already used by")
 
 
 def test_a_guardrail_of_bedrock_needs_a_region() -> None:

@@ -46,13 +46,13 @@ def test_a_rule_as_it_is_reported() -> None:
             {"rules": [{"model": "aa", "prompt_tokens_from": 1}]},
             "routes[0].rules[0].model is 'aa', but no model has that name; did you mean 'a'.",
         ),
-        ({"name": "a"}, "routes[0].name is 'a'; each must be its own, and this is that of models[0].name."),
-        ({"aliases": ["b"]}, "routes[0].aliases[0] is 'b'; each must be its own, and this is that of models[1].name."),
+        ({"name": "a"}, "routes[0].name is 'a', which is already used by models[0].name."),
+        ({"aliases": ["b"]}, "routes[0].aliases[0] is 'b', which is already used by models[1].name."),
         ({"to": []}, "routes[0].to needs at least one model with a weight above 0."),
         ({"to": [{"model": "a", "weight": 0}]}, "routes[0].to needs at least one model with a weight above 0."),
         (
             {"to": [{"model": "a"}, {"model": "a"}]},
-            "routes[0].to[1].model is 'a'; each must be its own, and this is that of routes[0].to[0].model.",
+            "routes[0].to[1].model is 'a', which is already used by routes[0].to[0].model.",
         ),
         ({"rules": [{"model": "b"}]}, "routes[0].rules[0] has no condition, so it would match every request."),
         (
@@ -61,7 +61,7 @@ def test_a_rule_as_it_is_reported() -> None:
         ),
         (
             {"rules": [{"model": "b", "max_tokens_from": 1}, {"model": "b", "requires": ["tools"]}]},
-            "routes[0].rules[1].name is 'b'; each must be its own, and this is that of routes[0].rules[0].name.",
+            "routes[0].rules[1].name is 'b', which is already used by routes[0].rules[0].name.",
         ),
     ],
 )

@@ -66,9 +66,9 @@ class TestRepetition:
         """
 
         assert [
-            "models[0].aliases[0] is 'tiny'; each must be its own, and this is that of models[0].name.",
-            "models[1].aliases[0] is 'g*'; each must be its own, and this is that of models[0].aliases[1].",
-            "models[1].aliases[1] is 'tiny'; each must be its own, and this is that of models[0].name.",
+            "models[0].aliases[0] is 'tiny', which is already used by models[0].name.",
+            "models[1].aliases[0] is 'g*', which is already used by models[0].aliases[1].",
+            "models[1].aliases[1] is 'tiny', which is already used by models[0].name.",
         ] == sentences(text)
 
     def test_an_address_is_one_worker(self) -> None:
@@ -76,10 +76,7 @@ class TestRepetition:
         text = with_model(workers=[{"url": "http://host"}, {"url": "http://HOST:80/"}])
 
         assert [
-            (
-                "models[0].workers[1].url is 'http://host:80'; each must be its own, and this is that of "
-                "models[0].workers[0].url."
-            )
+            ("models[0].workers[1].url is 'http://host:80', which is already used by models[0].workers[0].url.")
         ] == sentences(text)
 
     def test_an_id_is_one_worker(self) -> None:
@@ -87,10 +84,7 @@ class TestRepetition:
         text = with_model(workers=[{"url": "http://a"}, {"url": "http://b", "id": "worker-677a0eb9"}])
 
         assert [
-            (
-                "models[0].workers[1].id is 'worker-677a0eb9'; each must be its own, and this is that of "
-                "models[0].workers[0].id."
-            )
+            ("models[0].workers[1].id is 'worker-677a0eb9', which is already used by models[0].workers[0].id.")
         ] == sentences(text)
 
     def test_two_models_may_share_a_worker(self) -> None:
@@ -113,8 +107,8 @@ class TestRepetition:
 
         assert [
             (
-                "models[1].workers[0].id is 'gpu-1'; an id stands for one url in all models, and this one stands "
-                "already for models[0].workers[1].url."
+                "models[1].workers[0].id is 'gpu-1', but this id is already used for another url "
+                "in models[0].workers[1].url."
             )
         ] == sentences(text)
 
@@ -128,8 +122,8 @@ class TestRepetition:
 
         assert [
             (
-                "models[1].workers[0].id is 'worker-677a0eb9'; an id stands for one url in all models, and this one "
-                "stands already for models[0].workers[0].url."
+                "models[1].workers[0].id is 'worker-677a0eb9', but this id is already used for another url "
+                "in models[0].workers[0].url."
             )
         ] == sentences(text)
 

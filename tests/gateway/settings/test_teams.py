@@ -40,11 +40,11 @@ def test_teams_are_declared_beside_models() -> None:
         ),
         (
             "teams: [{name: blue}, {name: blue}]",
-            "teams[1].name is 'blue'; each must be its own, and this is that of teams[0].name.",
+            "teams[1].name is 'blue', which is already used by teams[0].name.",
         ),
         (
             "teams: [{name: a, keys: [{id: k, secret: x}]}, {name: b, keys: [{id: k, secret: y}]}]",
-            "teams[1].keys[0].id is 'k'; each must be its own, and this is that of teams[0].keys[0].id.",
+            "teams[1].keys[0].id is 'k', which is already used by teams[0].keys[0].id.",
         ),
         (
             "teams: [{name: a, keys: [{id: k, secret: x, allowed_cidrs: [10.0.0.1/8]}]}]",

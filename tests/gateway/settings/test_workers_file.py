@@ -58,7 +58,7 @@ def test_anything_but_a_list_is_refused(content: bytes, what: str) -> None:
         (b"- http://a:1\n", "workers[0] is not valid; it must be a mapping."),
         (
             b"- url: http://a:1\n- url: http://A:1/\n",
-            "workers[1].url is 'http://a:1'; each must be its own, and this is that of workers[0].url.",
+            "workers[1].url is 'http://a:1', which is already used by workers[0].url.",
         ),
         (
             b"- {url: http://a:1, api_key: 'sk hidden'}\n",

@@ -37,19 +37,18 @@ def test_what_was_found_elsewhere_is_not_said_to_stand_in_a_file() -> None:
         (
             "x",
             WorkerSpec("http://a:1", "b"),
-            "models[0].workers_file[0].url is 'http://a:1'; each must be its own, and this is that of "
-            "models[0].workers[0].url.",
+            "models[0].workers_file[0].url is 'http://a:1', which is already used by models[0].workers[0].url.",
         ),
         (
             "x",
             WorkerSpec("http://b:1", "a"),
-            "models[0].workers_file[0].id is 'a'; each must be its own, and this is that of models[0].workers[0].id.",
+            "models[0].workers_file[0].id is 'a', which is already used by models[0].workers[0].id.",
         ),
         (
             "y",
             WorkerSpec("http://b:1", "a"),
-            "models[1].workers_file[0].id is 'a'; an id stands for one url in all models, and this one stands already "
-            "for models[0].workers[0].url.",
+            "models[1].workers_file[0].id is 'a', but this id is already used for another url "
+            "in models[0].workers[0].url.",
         ),
     ],
 )
@@ -68,5 +67,5 @@ def test_who_is_found_for_a_model_that_is_not_divided_is_refused() -> None:
         with_found(models, {"tiny": [WorkerSpec("http://d:8000", "d", role="decode")]})
 
     assert (
-        "models[0].found[0].role is 'decode', but the model has no disaggregation: no worker would do the other half.",
+        "models[0].found[0].role is 'decode', but the model has no disaggregation. Configure it, or remove the role.",
     ) == tuple(refused.value.sentences)

@@ -218,7 +218,7 @@ async def test_a_store_that_hangs_costs_one_wait_and_no_more(field: Field) -> No
         with pytest.raises(StoreUnavailable):
             await reserve(gateway, "a", tokens(10.0))
     assert gateway.store.is_degraded
-    with pytest.raises(StoreUnavailable, match="grants nothing without it"):
+    with pytest.raises(StoreUnavailable, match="grants nothing while the quota store is unavailable"):
         await reserve(gateway, "b", tokens(10.0))
     field.server.thaw()
     gateway.link.wait_no_longer_than(PATIENCE_S)

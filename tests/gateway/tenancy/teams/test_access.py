@@ -155,7 +155,7 @@ def test_a_former_secret_counts_until_its_grace_ends() -> None:
     desk.now = 1059.9
     assert ["ci", "ci"] == [desk.asks(secret=FORMER), desk.asks(secret=SECRET)]
     desk.now = 1060.0
-    assert "The API key 'ci' has a new secret: this one is no longer valid" == why(desk, secret=FORMER)
+    assert "The API key 'ci' has a new secret, and the old secret is no longer valid" == why(desk, secret=FORMER)
     assert "ci" == desk.asks(secret=SECRET)
 
 
@@ -172,7 +172,7 @@ def test_a_former_secret_opens_no_more_than_the_present_one() -> None:
 def test_a_former_secret_without_an_end_counts_no_more() -> None:
     desk = Desk(Key("ci", "blue", DIGESTER.digest(SECRET), DIGESTER.digest(FORMER)))
 
-    assert "The API key 'ci' has a new secret: this one is no longer valid" == why(desk, secret=FORMER)
+    assert "The API key 'ci' has a new secret, and the old secret is no longer valid" == why(desk, secret=FORMER)
 
 
 def test_a_key_that_was_revoked_is_not_known() -> None:
