@@ -122,7 +122,7 @@ class Body(Value):
 
     @property
     def prompt_bytes(self) -> int:
-        """Length of the whole prompt in bytes."""
+        """Length of the whole prompt in bytes, including parts that *prompt* leaves out."""
         return len(self.prompt) + self.omitted_bytes
 
 

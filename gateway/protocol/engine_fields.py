@@ -68,7 +68,7 @@ class EngineFields(msgspec.Struct, gc=False):
 
 
 ENGINE_FIELDS = EngineFields.__struct_fields__
-"""Names of all engine fields."""
+"""Names of all request fields that control an engine internally."""
 
 _COUNT = len(ENGINE_FIELDS)
 _ALL_ABSENT = (_ABSENT,) * _COUNT

@@ -164,7 +164,7 @@ class RateLimited(ClientError):
     def __init__(
         self, message: str, *, counted: Literal["requests", "tokens"] = "requests", refused_by: str | None = None
     ) -> None:
-        """*refused_by* becomes `Exchange.refused_by`."""
+        """*refused_by* is the label of the limit that refused the request; see `Exchange.refused_by`."""
         super().__init__(message)
         self.type = counted  # type: ignore[misc]  # of the instance
         self.refused_by = refused_by
@@ -178,7 +178,7 @@ class QuotaSpent(ClientError):
     code = "insufficient_quota"
 
     def __init__(self, message: str, *, refused_by: str | None = None) -> None:
-        """*refused_by* becomes `Exchange.refused_by`."""
+        """*refused_by* is the label of the limit that refused the request; see `Exchange.refused_by`."""
         super().__init__(message)
         self.refused_by = refused_by
 

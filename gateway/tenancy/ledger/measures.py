@@ -63,7 +63,7 @@ class Sum:
             self._fallback_cost_nano += entry.cost_nano
 
     def measures(self) -> Measures:
-        """Return the totals of all added entries."""
+        """Return the totals of all ledger entries that were added."""
         return Measures(
             self._requests,
             self._failed,
@@ -80,7 +80,7 @@ class Sum:
 
 
 def measures_of(entry: Entry) -> Measures:
-    """Return the measures of the single entry *entry*."""
+    """Return the measures of one ledger entry."""
     alone = Sum()
     alone.add(entry)
     return alone.measures()

@@ -37,7 +37,7 @@ class BudgetStatus(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Identifies one budget."""
+    """Identifies a budget by its team, measure, key and model."""
 
     team: str
     measure: BudgetMeasure

@@ -58,7 +58,7 @@ class CheckpointWriter:
         self._removes_ended = False
         self.is_ending = False
         self.is_failing = False
-        """Whether the last write failed."""
+        """Whether the last write to the quota file failed."""
         self.dropped_entries = 0
         """Ledger entries that were lost because the file could not be written and the buffer was full."""
 
@@ -104,7 +104,7 @@ class CheckpointWriter:
             self._set_timer(BATCH_S)
 
     def remove_ended(self) -> None:
-        """Delete expired rows with the next batch."""
+        """Schedule the deletion of expired rows for the next batch."""
         self._removes_ended = True
 
     async def wait_for_commit(self, needed: Sequence[tuple[Meter, float]]) -> None:

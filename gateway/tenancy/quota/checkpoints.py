@@ -15,8 +15,8 @@ from gateway.tenancy.quota.meters import MeterState
 RATE_SHARE = 1 / 20
 """Share of a token bucket by which a checkpoint is ahead of the current value."""
 RATE_AHEAD_S = 0.5
-"""Minimum seconds by which the checkpoint of a rate limit is ahead. A restart takes longer, so a killed process loses
-nothing.
+"""Minimum seconds by which the checkpoint of a rate limit is ahead of its value. A restart takes longer, so a killed
+process loses nothing.
 """
 PERIOD_SHARE = 1 / 1000
 """Share of a period's limit by which a checkpoint is ahead. A killed process loses at most this share."""
@@ -93,7 +93,7 @@ def note_unlikely(connection: sqlite3.Connection, rows: Iterable[tuple[str, str,
 
 
 def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
-    """Write *states*, replacing earlier states of the same limits."""
+    """Write the meter states *states*, replacing earlier states of the same limits."""
     connection.executemany(
         "INSERT INTO quota_mark (team, limit_id, value, period, ends) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (team, limit_id) DO UPDATE SET value = excluded.value, period = excluded.period, "
@@ -103,7 +103,7 @@ def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
 
 
 def replace(connection: sqlite3.Connection, states: Sequence[MeterState]) -> None:
-    """Write *states* and delete all earlier states."""
+    """Write the meter states *states*, and delete all earlier states."""
     connection.execute("DELETE FROM quota_mark")
     connection.execute("DELETE FROM quota_unlikely")
     write(connection, states)

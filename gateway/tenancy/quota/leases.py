@@ -7,7 +7,7 @@ from gateway.tenancy.quota.share import Live
 from gateway.tenancy.quota.team_calls import TeamCalls
 
 RENEWED = 500
-"""Leases that one call renews."""
+"""Maximum number of leases that one call renews."""
 
 
 class Leases:

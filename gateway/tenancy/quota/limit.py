@@ -63,7 +63,7 @@ class Charge(Value):
         """A *likely* value below 0 is replaced by *units*."""
         self.limit = limit
         self.units = units
-        """Units to reserve; always 1 for a concurrency limit."""
+        """Units to reserve. Always 1 for a concurrency limit."""
         self.likely = likely if likely >= 0.0 else units
         """Units to charge if the outcome is never known. A budget reserves more, namely the most that the request can
         use.
@@ -97,7 +97,7 @@ class Level(Value):
 
     def __init__(self, remaining: float, reset_s: float) -> None:
         self.remaining = remaining
-        """Units that would be granted now. Never below 0."""
+        """Units that the limit would grant now. Never below 0."""
         self.reset_s = reset_s
         """Seconds until all units are available again: until the bucket is full, or until the period ends. Always 0 for
         a concurrency limit.

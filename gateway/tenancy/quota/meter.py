@@ -68,7 +68,7 @@ class Meter:
         self.unlikely = 0.0
         """Part of `value` that active requests have reserved beyond their likely use."""
         self.noted = 0.0
-        """`unlikely` as last written to the file."""
+        """Value of `unlikely` that was last written to the file."""
         self.checkpoint = self.alert
         """Checkpoint in the file, which is at or beyond `value`."""
 

@@ -53,7 +53,7 @@ class MeterState(msgspec.Struct, frozen=True):
 
     team: str
     limit: str
-    """Id of the limit (`Limit.id`)."""
+    """Id of the limit, as in `Limit.id`."""
     value: float
     """Time at which the bucket of a rate limit is full, in seconds since 1970, or the units used of a
     period limit.
@@ -147,7 +147,7 @@ class PlanMeters:
 
 
 class PlanHold:
-    """Units that one request takes from the limits of its plan. Compared by identity."""
+    """Units that one request takes from the limits of its plan. Objects are compared by identity."""
 
     __slots__ = (
         "both",
@@ -318,7 +318,7 @@ class Meters:
         return self.settle(reservation, [Charge(charge.limit, 0.0) for charge in held.charges])
 
     def cancel_plan(self, hold: PlanHold) -> None:
-        """Release all units that *hold* has reserved."""
+        """Release all units that the reservation *hold* has reserved."""
         self.settle_plan(hold, one=0.0, prompt=0.0, completion=0.0, both=0.0, usd=0.0)
 
     def expire(self, now: float) -> list[ChargeHold]:

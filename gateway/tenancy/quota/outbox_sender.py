@@ -53,7 +53,7 @@ class OutboxSender:
             self._work.set()
 
     def add(self, team: str, operation: Operation) -> None:
-        """Send *operation* with the next call."""
+        """Queue *operation*. The next call sends it to the store."""
         dropped = self._outbox.dropped
         self._outbox.add(team, operation)
         if dropped == 0 < self._outbox.dropped:

@@ -117,7 +117,7 @@ class OutputLengths:
 
 
 def _size(asked: int | None) -> int:
-    """Return the size class of *asked* tokens."""
+    """Return the size class of a request for *asked* tokens."""
     if asked is None:
         return 0
     return min(SIZES - 1, max(1, (asked.bit_length() + 1) // 2))

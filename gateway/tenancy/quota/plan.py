@@ -66,7 +66,7 @@ completion tokens.
 class Metered:
     """Properties of a model that limits need. All requests share one object until the settings change.
 
-    Compared by identity.
+    Objects are compared by identity.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Plan:
         calendar: Calendar,
         unreserved_minutes: float = math.inf,
     ) -> None:
-        """See `Plans` for *unreserved_minutes*."""
+        """*unreserved_minutes* has the same meaning as in `Plans`."""
         self.scoped = tuple(scoped)
         self.limits = tuple(each.limit for each in scoped)
         self.heads = RateHeads(scoped)

@@ -230,7 +230,7 @@ class Quota:
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the store is unavailable and limits are enforced without it."""
+        """Whether the quota store is unavailable and limits are enforced without it."""
         return self._store.is_degraded
 
     def reserve_at_once(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation | None:

@@ -69,7 +69,7 @@ class QuotaStore(Protocol):
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the store is unavailable and limits are enforced without it."""
+        """Whether the quota store is unavailable and limits are enforced without it."""
         ...
 
     @property

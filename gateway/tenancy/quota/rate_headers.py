@@ -40,7 +40,7 @@ class RateHeads:
     __slots__ = ("_kinds", "_last", "_parts")
 
     def __init__(self, scoped: Sequence[Scoped]) -> None:
-        """*scoped* must have the same order as the levels."""
+        """*scoped* are the limits of the plan, in the order of their levels."""
         self._kinds = [
             _Kind(name, places, scoped)
             for name, measures in ((b"requests", _REQUESTS), (b"tokens", _TOKENS))

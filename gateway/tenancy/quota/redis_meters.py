@@ -34,7 +34,7 @@ LATELY_S = 3600.0
 
 SCRIPT = redis_usage.LUA + Path(__file__).with_name("redis_meters.lua").read_text(encoding="utf-8")
 _SHA = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
-"""SHA-1 of the script, by which Redis calls it."""
+"""SHA-1 of the Lua script, by which Redis identifies the script."""
 
 What = Literal["settle", "book", "drop", "adopt"]
 

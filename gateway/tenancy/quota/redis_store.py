@@ -192,7 +192,7 @@ class RedisQuotaStore:
                     await self._reconnect()
 
     async def _reconnect(self) -> None:
-        """Charge the store with the units that were granted without it and that it may have lost. Then let the store
+        """Charge the store with the units that were granted without it or that it may have lost. Then let the store
         decide again.
         """
         if self._verify is not None:

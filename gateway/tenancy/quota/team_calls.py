@@ -19,7 +19,7 @@ class TeamCalls:
     """
 
     def __init__(self, work: asyncio.Event) -> None:
-        """*work* is set when it is time to try a refused team again."""
+        """*work* is an event that is set when a refused team must be tried again."""
         self._work = work
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._refused: set[str] = set()

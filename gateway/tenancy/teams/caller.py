@@ -10,7 +10,7 @@ class Caller:
     """The key and team on whose behalf a request is made. All requests of a key share one object until the key or its
     team changes.
 
-    Compared by identity, so that dictionary lookups are cheap.
+    Objects are compared by identity, so that dictionary lookups are cheap.
     """
 
     __slots__ = (

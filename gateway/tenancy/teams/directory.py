@@ -58,12 +58,12 @@ class Directory:
 
     @property
     def teams(self) -> Mapping[str, Team]:
-        """All teams by name, sorted by name."""
+        """All teams by name, in alphabetical order."""
         return self._teams
 
     @property
     def keys(self) -> Mapping[str, Key]:
-        """All keys by id, sorted by id."""
+        """All keys by id, in alphabetical order."""
         return self._keys
 
     @property

@@ -57,7 +57,7 @@ class Following:
 
     @property
     def has_been_heard(self) -> bool:
-        """Whether the whole store was read at least once."""
+        """Whether all teams and keys in the store were read at least once."""
         return self._has_been_heard
 
     @property

@@ -94,7 +94,7 @@ class RedisTeamStore:
         return await self.identify(given)
 
     async def verify(self) -> None:
-        """Check that the store has any identity.
+        """Check that the store of teams and keys has been initialized.
 
         Raises:
             StoreUnfit: if the store has lost its data or was never initialized.

@@ -31,7 +31,7 @@ class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     the team name.
     """
     projects: tuple[str, ...] = ()
-    """Tags by which the team's usage can be grouped."""
+    """Project names by which the team's usage can be grouped."""
     limits: Limits = Limits()
     model_limits: dict[str, Limits] = {}
     """Limits per model, by configured model name. They apply in addition to `limits`."""

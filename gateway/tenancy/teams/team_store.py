@@ -18,9 +18,9 @@ class Snapshot:
     revision: int
     """Number of changes so far. It decreases only when a store was emptied."""
     teams: Mapping[str, Team] = field(default_factory=dict)
-    """Stored teams by name."""
+    """Teams in the store, by name."""
     keys: Mapping[str, Key] = field(default_factory=dict)
-    """Stored keys of all teams, by id."""
+    """Keys of all teams in the store, by id."""
     workers: Mapping[str, AddedWorker] = field(default_factory=dict)
     """Workers that were added with the API, by `AddedWorker.name`."""
 
