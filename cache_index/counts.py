@@ -22,11 +22,11 @@ class Counts:
     unknown hash.
     """
     attached: int = 0
-    """Waiting blocks that were added to the index when their parent arrived."""
+    """Blocks that were added to the index when their missing parent block was reported."""
     unparked: int = 0
-    """Waiting blocks that were removed by the engine."""
+    """Blocks that the engine removed while they waited for their parent block."""
     given_up: int = 0
-    """Waiting blocks that were dropped to make room for others."""
+    """Blocks without a known parent that were dropped to make room for others."""
     crowded_out: int = 0
     """Blocks that were ignored because the index was full."""
     forgotten: int = 0

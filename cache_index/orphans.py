@@ -61,7 +61,7 @@ class Orphans:
         self._parked = 0
 
     def __len__(self) -> int:
-        """Return the number of waiting blocks."""
+        """Return the number of blocks that wait for an unknown parent block."""
         return sum(len(run.hashes) - len(run.gone) for run in self._runs.values())
 
     def park(self, run: OrphanRun) -> None:

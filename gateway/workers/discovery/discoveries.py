@@ -26,7 +26,7 @@ class Discoveries:
         clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
-        """*access* and *intervals* are for the Kubernetes API, *parse* reads worker files."""
+        """*access* and *intervals* configure the Kubernetes API client, and *parse* reads worker files."""
         self._api: Api = HttpApi(access)
         self._intervals = intervals
         self.parse = parse

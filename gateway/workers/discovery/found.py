@@ -12,7 +12,7 @@ class Found:
 
     workers: tuple[WorkerSpec, ...] = ()
     sentences: tuple[str, ...] = ()
-    """Messages about objects that were malformed or could not be used."""
+    """Messages about Kubernetes objects that were malformed or could not be used."""
 
 
 def url_of(host: str, port: int, scheme: str = "http") -> str:

@@ -45,7 +45,7 @@ class SourceSpec(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WorkerSource:
-    """A discovery source of one model."""
+    """Source from which the workers of one model are discovered."""
 
     model: str
     where: SourceSpec

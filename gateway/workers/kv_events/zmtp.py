@@ -48,7 +48,7 @@ class ReadProgress(Enum):
     BUSY = "busy"
     """A message part or a command was read. More data may be available."""
     IDLE = "idle"
-    """More bytes must be received first."""
+    """The next frame is incomplete, and more bytes are needed."""
 
 
 class _Phase(Enum):

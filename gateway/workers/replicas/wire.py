@@ -85,7 +85,7 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="beat"):
 
 
 class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="ask"):
-    """Request for a snapshot."""
+    """Request for a snapshot of another replica's reservations."""
 
     of: bytes = b""
     """Id of the replica that should answer. Empty means all replicas."""
