@@ -72,7 +72,7 @@ class ChunkedEngine:
         if not max_num_batched_tokens >= max_num_seqs >= 1:
             raise ValueError(
                 f"max_num_batched_tokens ({max_num_batched_tokens}) must be at least max_num_seqs ({max_num_seqs}), "
-                "and that at least 1"
+                "which must be at least 1"
             )
         self._pool = pool
         self._timing = timing if timing is not None else Timing()
@@ -89,7 +89,7 @@ class ChunkedEngine:
         self._run_until(now)
         check_fits(request, self._pool)
         if request.id in self._sequences:
-            raise DuplicateRequest(f"request {request.id} is already here")
+            raise DuplicateRequest(f"request {request.id} is already in the engine")
         sequence = self._sequences[request.id] = _Sequence(request, [])
         self._waiting.append(sequence)
         if self._step is None:

@@ -141,7 +141,7 @@ def check_fits(request: EngineRequest, pool: BlockPool) -> None:
     """Raise `RequestTooLarge` if a request could not run even on an idle engine."""
     needed = pool.blocks_for(request.prompt_tokens + request.output_tokens)
     if needed > pool.capacity:
-        raise RequestTooLarge(f"request {request.id} needs {needed} blocks, the cache has {pool.capacity}")
+        raise RequestTooLarge(f"request {request.id} needs {needed} blocks, but the cache has only {pool.capacity}")
 
 
 def store_computed(

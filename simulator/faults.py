@@ -41,7 +41,7 @@ FaultMode = Literal[
 ]
 
 _DEFAULT_AFTER_TOKENS = {"abort_mid_stream": 5, "silent": 1}  # the others strike at once
-_WITHOUT_COUNT = {"slow": "the pace", "stuck": "the state", "freeze": "the state", "engine_dead": "the state"}
+_WITHOUT_COUNT = frozenset({"slow", "stuck", "freeze", "engine_dead"})
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -77,9 +77,7 @@ class Faults:
     def set(self, fault: Fault) -> None:
         """Set the fault. Raises `ValueError` for an invalid combination of fields."""
         if fault.mode in _WITHOUT_COUNT and fault.count is not None:
-            raise ValueError(
-                f"count: {fault.mode} is {_WITHOUT_COUNT[fault.mode]} of the whole worker and takes no count"
-            )
+            raise ValueError(f"count: {fault.mode} affects the whole worker and accepts no count")
         self._fault = fault
         self._remaining = fault.count
 

@@ -81,7 +81,7 @@ class FifoEngine:
         self._run_until(now)
         check_fits(request, self._pool)
         if request.id in self._ids:
-            raise DuplicateRequest(f"request {request.id} is already here")
+            raise DuplicateRequest(f"request {request.id} is already in the engine")
         self._ids.add(request.id)
         self._waiting.append(request)
         self._start_prefill(now)

@@ -113,7 +113,7 @@ def guided_answer(guide: Guide, prompt: TokenSequence, *, max_tokens: int, choic
         if len(packed) <= max_tokens * TOKEN_BYTES:
             return Answer(TokenSequence(packed), "stop"), script
     if script is None:
-        raise SchemaUnsupported("no value was found that fits the schema")
+        raise SchemaUnsupported("no value was found that satisfies the schema")
     return Answer(TokenSequence(packed[: max_tokens * TOKEN_BYTES]), "length"), script
 
 

@@ -78,7 +78,7 @@ class SimulatorOptions:
         if self.max_num_batched_tokens < self.max_num_seqs:
             raise ValueError(f"max_num_batched_tokens must be at least max_num_seqs, got {self.max_num_batched_tokens}")
         if self.max_model_len is not None and not 2 <= self.max_model_len <= self.blocks * self.block_size:
-            raise ValueError(f"max_model_len must be 2 to blocks * block_size, got {self.max_model_len}")
+            raise ValueError(f"max_model_len must be between 2 and blocks * block_size, got {self.max_model_len}")
         if self.dialect not in ("vllm", "sglang", "dynamo"):
             raise ValueError(f"dialect must be vllm, sglang or dynamo, got {self.dialect}")
         self._check_dialect()
@@ -87,17 +87,17 @@ class SimulatorOptions:
         if self.role not in ("both", "prefill", "decode"):
             raise ValueError(f"role must be both, prefill or decode, got {self.role}")
         if self.role != "both" and (self.dialect == "dynamo" or self.ranks != 1):
-            raise ValueError(f"role must be both with dialect dynamo, or with several ranks, got {self.role}")
+            raise ValueError(f"role must be both if the dialect is dynamo or there are several ranks, got {self.role}")
         for name in ("old_metrics", "enable_scale_out"):
             if getattr(self, name) and self.dialect != "vllm":
                 raise ValueError(f"{name} requires dialect vllm, got {self.dialect}")
         if self.dialect == "dynamo" and self.kv_events is not None and self.kv_events.format != "map":
-            raise ValueError(f"kv_events.format must be map with dialect dynamo, got {self.kv_events.format}")
+            raise ValueError(f"kv_events.format must be map if the dialect is dynamo, got {self.kv_events.format}")
         if self.dialect == "dynamo" and (self.lora_modules or self.lora_load_ms is not None):
             name = "lora_modules" if self.lora_modules else "lora_load_ms"
             raise ValueError(f"{name} requires dialect vllm or sglang, got dynamo")
         if len({self.model, *self.lora_modules}) <= len(self.lora_modules):
-            raise ValueError(f"lora_modules must be unique names, got {', '.join(self.lora_modules)}")
+            raise ValueError(f"lora_modules must have unique names, got {', '.join(self.lora_modules)}")
 
     def _check_numbers(self) -> None:
         for name in ("blocks", "block_size", "max_num_seqs", "stream_interval", "ranks"):

@@ -182,7 +182,7 @@ def _pairs(firsts: list[str], seconds: list[str]) -> list[TokenSequence]:
     if len(firsts) == 1:
         firsts = firsts * len(seconds)
     if len(firsts) != len(seconds):
-        raise ApiError(400, f"{len(firsts)} texts cannot be paired with {len(seconds)}", param="text_1")
+        raise ApiError(400, f"{len(firsts)} texts cannot be paired with {len(seconds)} texts", param="text_1")
     return [
         TokenSequence.from_text(f"<|im_start|>query\n{first}<|im_end|>\n{second}")
         for first, second in zip(firsts, seconds, strict=True)

@@ -33,5 +33,7 @@ class EngineRequest:
         """Return the request of a trace line. Partial blocks are dropped, and an empty answer counts as one token."""
         full_blocks = input_length // block_size
         if len(hash_ids) < full_blocks:
-            raise ValueError(f"hash_ids has {len(hash_ids)} ids, {input_length} tokens have {full_blocks} full blocks")
+            raise ValueError(
+                f"hash_ids has {len(hash_ids)} ids, but {input_length} tokens have {full_blocks} full blocks"
+            )
         return cls(request_id, input_length, max(1, output_length), hash_ids[:full_blocks])

@@ -81,7 +81,7 @@ class _Generator:
     def value(self, schema: Any, depth: int) -> Any:
         self._made += 1
         if depth > _MAX_DEPTH or self._made > _MAX_VALUES:
-            raise SchemaUnsupported("the schema is too deep or asks for too many values")
+            raise SchemaUnsupported("the schema is nested too deeply or requires too many values")
         if schema is False:
             raise SchemaUnsupported("the schema allows no value")
         if not isinstance(schema, Mapping):
@@ -131,7 +131,7 @@ class _Generator:
                 schema = rest
             else:
                 schema = _merged(self._branch(given, depth), rest)
-        raise SchemaUnsupported("the schema is endlessly recursive")
+        raise SchemaUnsupported("the schema is infinitely recursive")
 
     def _branch(self, branches: Sequence[Any], depth: int) -> Any:
         possible = [branch for branch in branches if branch is not False]
@@ -220,12 +220,12 @@ class _Generator:
         try:
             fits = re.compile(pattern).search
         except re.error:
-            raise SchemaUnsupported(f"pattern: {pattern!r} is not a regular expression of Python") from None
+            raise SchemaUnsupported(f"pattern: {pattern!r} is not a valid Python regular expression") from None
         repeated = (letter * length for length in range(1, 65) for letter in "aA0")
         for candidate in (*_CANDIDATES, "", *repeated):
             if shortest <= len(candidate) <= longest and fits(candidate):
                 return candidate
-        raise SchemaUnsupported(f"pattern: no string for {pattern!r} is simulated")
+        raise SchemaUnsupported(f"pattern: the simulator knows no string that matches {pattern!r}")
 
     def _number(self, schema: Mapping[str, Any], *, whole: bool) -> int | float:
         low, high = _bounds(schema)
@@ -240,7 +240,7 @@ class _Generator:
         first += first * step == schema.get("exclusiveMinimum")
         last -= last * step == schema.get("exclusiveMaximum")
         if last < first:
-            raise SchemaUnsupported("minimum, maximum and multipleOf leave no number")
+            raise SchemaUnsupported("no number satisfies minimum, maximum and multipleOf")
         multiple = (first + self._draw(last - first + 1)) * step
         return int(multiple) if whole else multiple
 

@@ -34,7 +34,7 @@ class TranscriptionEndpoint:
         answer_format = form.get("response_format", b"json").decode("utf-8", "replace")
         if answer_format != "json":
             raise ApiError(
-                400, f"response_format: only json is simulated, got {answer_format}", param="response_format"
+                400, f"response_format: the simulator supports only json, got {answer_format}", param="response_format"
             )
         prompt = _prompt(file, form.get("language", b""), form.get("prompt", b""))
         limit = min(_MAX_TOKENS, self.reader.max_tokens(len(prompt), None, source="file"))

@@ -56,7 +56,7 @@ class SharedCache:
         self._run_until(now)
         check_fits(request, self._pool)
         if request.id in self._waiting or request.id in self._server_of:
-            raise DuplicateRequest(f"request {request.id} is already here")
+            raise DuplicateRequest(f"request {request.id} is already in the engine")
         self._waiting[request.id] = _Waiting(request, now)
         self._serve(now)
 

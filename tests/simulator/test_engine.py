@@ -167,7 +167,7 @@ def test_the_next_one_takes_the_place_of_an_aborted_one(make_engine: MakeEngine)
 def test_what_can_never_fit_is_refused(make_engine: MakeEngine) -> None:
     """A request larger than the whole cache would wait forever."""
     engine = make_engine(BlockPool(10))
-    with pytest.raises(RequestTooLarge, match="request r needs 11 blocks, the cache has 10"):
+    with pytest.raises(RequestTooLarge, match="request r needs 11 blocks, but the cache has only 10"):
         engine.submit(EngineRequest("r", 160, 1, []), 0.0)
 
 
@@ -175,7 +175,7 @@ def test_an_id_is_used_once_at_a_time(make_engine: MakeEngine) -> None:
     """A second request of an id that is still here is refused; after its end the id may come again."""
     engine = make_engine(BlockPool(10))
     engine.submit(EngineRequest("r", 10, 1, []), 0.0)
-    with pytest.raises(DuplicateRequest, match="r is already here"):
+    with pytest.raises(DuplicateRequest, match="r is already in the engine"):
         engine.submit(EngineRequest("r", 10, 1, []), 0.001)
     run_dry(engine)
     engine.submit(EngineRequest("r", 10, 1, []), 1.0)

@@ -68,7 +68,7 @@ def test_when_a_fault_strikes(fault: Fault, expected: int) -> None:
 def test_a_dead_engine_has_no_count() -> None:
     """It is dead for everyone."""
     faults = Faults()
-    with pytest.raises(ValueError, match="engine_dead is the state of the whole worker and takes no count"):
+    with pytest.raises(ValueError, match="engine_dead affects the whole worker and accepts no count"):
         faults.set(Fault("engine_dead", count=1))
     faults.set(Fault("engine_dead"))
 
@@ -79,7 +79,7 @@ def test_a_dead_engine_has_no_count() -> None:
 def test_slow_has_a_factor_and_no_count() -> None:
     """The pace is the worker's."""
     faults = Faults()
-    with pytest.raises(ValueError, match="slow is the pace of the whole worker and takes no count"):
+    with pytest.raises(ValueError, match="slow affects the whole worker and accepts no count"):
         faults.set(Fault("slow", count=1))
     faults.set(Fault("slow", factor=3))
 
@@ -89,7 +89,7 @@ def test_slow_has_a_factor_and_no_count() -> None:
 def test_a_stuck_engine_has_no_pace_and_no_count() -> None:
     """It is stuck for everyone."""
     faults = Faults()
-    with pytest.raises(ValueError, match="stuck is the state of the whole worker and takes no count"):
+    with pytest.raises(ValueError, match="stuck affects the whole worker and accepts no count"):
         faults.set(Fault("stuck", count=1))
     faults.set(Fault("stuck"))
 

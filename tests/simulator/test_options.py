@@ -30,17 +30,17 @@ def test_the_defaults() -> None:
         ({"dialect": "sglang", "enable_scale_out": True}, "enable_scale_out requires dialect vllm, got sglang"),
         (
             {"dialect": "dynamo", "kv_events": EventOptions(format="array")},
-            "kv_events.format must be map with dialect dynamo, got array",
+            "kv_events.format must be map if the dialect is dynamo, got array",
         ),
         (
             {"dialect": "dynamo", "lora_modules": ("a",)},
             "lora_modules requires dialect vllm or sglang, got dynamo",
         ),
-        ({"lora_modules": ("a", "tiny")}, "lora_modules must be unique names, got a, tiny"),
-        ({"lora_modules": ("a", "a")}, "lora_modules must be unique names, got a, a"),
+        ({"lora_modules": ("a", "tiny")}, "lora_modules must have unique names, got a, tiny"),
+        ({"lora_modules": ("a", "a")}, "lora_modules must have unique names, got a, a"),
         ({"timing": "x"}, "timing must be chunked or fifo, got x"),
         ({"max_num_batched_tokens": 8}, "max_num_batched_tokens must be at least max_num_seqs, got 8"),
-        ({"max_model_len": 99_999}, r"max_model_len must be 2 to blocks \* block_size, got 99999"),
+        ({"max_model_len": 99_999}, r"max_model_len must be between 2 and blocks \* block_size, got 99999"),
     ],
 )
 def test_a_bad_option_is_named(wrong: dict[str, Any], message: str) -> None:

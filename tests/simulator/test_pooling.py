@@ -87,7 +87,7 @@ async def test_pairs_are_scored(worker: httpx.AsyncClient, path: str) -> None:
         (EMBEDDINGS, {"input": "e" * 40_000}, 400, "your request has 10000 input tokens"),
         (EMBEDDINGS, {"input": "x", "encoding_format": "x"}, 400, "encoding_format"),
         ("/score", {"text_1": "x"}, 400, "text_2: must be a string or a list of strings"),
-        ("/score", {"text_1": ["x"] * 2, "text_2": ["x"] * 3}, 400, "2 texts cannot be paired with 3"),
+        ("/score", {"text_1": ["x"] * 2, "text_2": ["x"] * 3}, 400, "2 texts cannot be paired with 3 texts"),
         ("/rerank", {"query": "x", "documents": [{}]}, 400, "documents[0].text: must be a string"),
     ],
 )

@@ -19,7 +19,7 @@ def test_an_empty_answer_counts_as_one_token() -> None:
 
 def test_too_few_ids_are_refused() -> None:
     """A trace line whose ids do not cover its full blocks is malformed."""
-    with pytest.raises(ValueError, match="hash_ids has 1 ids, 1030 tokens have 2 full blocks"):
+    with pytest.raises(ValueError, match="hash_ids has 1 ids, but 1030 tokens have 2 full blocks"):
         EngineRequest.from_trace("r", [4], input_length=1030, output_length=7, block_size=512)
 
 

@@ -50,7 +50,7 @@ async def test_a_stream(worker: httpx.AsyncClient) -> None:
     [
         ({"model": "other"}, AUDIO, 404, "The model `other` does not exist."),
         ({}, b"", 400, "file: required"),
-        ({"response_format": "srt"}, AUDIO, 400, "response_format: only json is simulated, got srt"),
+        ({"response_format": "srt"}, AUDIO, 400, "response_format: the simulator supports only json, got srt"),
     ],
 )
 async def test_a_bad_form(worker: httpx.AsyncClient, data: Any, audio: bytes, status: int, message: str) -> None:

@@ -111,9 +111,9 @@ def test_what_no_engine_takes_is_refused() -> None:
     engine.submit(a_request("a", 1000, 1), 0.0)
     engine.submit(a_request("b", 1000, 1), 0.0)
     for name in "ab":
-        with pytest.raises(DuplicateRequest, match=f"request {name} is already here"):
+        with pytest.raises(DuplicateRequest, match=f"request {name} is already in the engine"):
             engine.submit(a_request(name, 1000, 1), 0.0)
-    with pytest.raises(RequestTooLarge, match="request c needs 101 blocks, the cache has 100"):
+    with pytest.raises(RequestTooLarge, match="request c needs 101 blocks, but the cache has only 100"):
         engine.submit(a_request("c", 10_000, 1), 0.0)
 
 

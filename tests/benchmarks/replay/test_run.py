@@ -84,7 +84,7 @@ def test_a_closed_loop_asks_every_request_of_every_session(tmp_path: Path) -> No
 
 def test_a_prompt_that_no_cache_can_hold_ends_the_replay(tmp_path: Path) -> None:
     """Three blocks of 512 tokens are needed, there are two."""
-    with pytest.raises(EngineError, match="request 0 needs 3 blocks, the cache has 2"):
+    with pytest.raises(EngineError, match="request 0 needs 3 blocks, but the cache has only 2"):
         answers(Setting("", three(tmp_path), 1, 2))
 
 

@@ -172,11 +172,11 @@ class TestSimulate:
             ),
             (["--kv-events-dial", "here"], "kv_events.dial must begin with tcp:// or ipc://, got here."),
             (["--replay-port", "0"], "KV events need --kv-events-port or --kv-events-dial."),
-            (["--lora-module", "a", "--lora-module", "a"], "lora_modules must be unique names, got a, a."),
+            (["--lora-module", "a", "--lora-module", "a"], "lora_modules must have unique names, got a, a."),
             (["--role", "decode", "--lease-s", "0"], "lease_s must be above 0, got 0.0."),
             (
                 ["--role", "prefill", "--dialect", "dynamo"],
-                "role must be both with dialect dynamo, or with several ranks, got prefill.",
+                "role must be both if the dialect is dynamo or there are several ranks, got prefill.",
             ),
         ],
     )
