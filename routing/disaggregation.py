@@ -1,9 +1,9 @@
 """Disaggregated serving: prefill workers compute prompts, and decode workers generate the answers.
 
 The decode worker is chosen first, by the cost of the request there. If much of the prompt is missing from its cache, a
-prefill worker computes the missing part, and the decode worker fetches the blocks. This transfer is called a hop. If
-little is missing, the decode worker computes that part itself. Cached blocks are neither computed nor fetched. The
-model's strategy chooses among the prefill workers, because their prefix caches matter.
+prefill worker computes the missing part, and the decode worker fetches the blocks. This transfer is called a hop in the
+code. If little is missing, the decode worker computes that part itself. Cached blocks are neither computed nor fetched.
+The model's strategy chooses among the prefill workers, because their prefix caches matter.
 """
 
 import copy
@@ -20,7 +20,7 @@ from routing.request import Request
 from routing.strategy import Ranking
 
 HOP_S = 0.02
-"""Initial estimate of a hop's fixed cost in seconds: one more HTTP request, and one step of each engine."""
+"""Initial estimate of a KV transfer's fixed cost in seconds: one more HTTP request, and one step of each engine."""
 FETCH_S_PER_TOKEN = 5e-6
 """Initial estimate of the transfer time per fetched token, in seconds. A token has 128 KiB of KV cache, as in an 8B
 model with grouped-query attention (32 layers, 8 KV heads of 128, 16 bits), and the link has 200 Gbit/s.
@@ -28,9 +28,7 @@ model with grouped-query attention (32 layers, 8 KV heads of 128, 16 bits), and 
 
 
 class Handover:
-    """Learned cost of a hop without its prefill, in seconds as a function of fetched tokens. All workers of a model
-    share the estimate.
-    """
+    """Learned cost of a KV transfer in seconds, as a function of fetched tokens, for all workers of a model."""
 
     def __init__(self) -> None:
         at_4096_s = HOP_S + 4096.0 * FETCH_S_PER_TOKEN
@@ -51,7 +49,7 @@ class Handover:
         return self._line.predict(tokens)
 
     def learn(self, tokens: float, measured_s: float) -> None:
-        """Learn from the measured time of a hop. Outliers are capped, because they have other causes than the link."""
+        """Learn from the measured time of a KV transfer. Outliers are capped, because the link does not cause them."""
         self._line.learn(tokens, min(measured_s, 4.0 * self._line.predict(tokens) + 1.0))
 
 
@@ -59,17 +57,17 @@ class HopRule(msgspec.Struct, frozen=True):
     """Conditions under which a prefill worker is used."""
 
     min_uncached_tokens: int | None = None
-    """Minimum number of tokens missing on the decode worker for a hop. If it is None, the predicted cost decides."""
+    """Missing tokens from which a decode worker fetches them. If it is None, the predicted cost decides."""
     always: bool = False
-    """Whether every prompt needs a hop because decode workers cannot compute prompts."""
+    """Whether decode workers cannot compute prompts, so that every prompt needs a KV transfer."""
 
 
 class ByDecodeLoad:
     """A `Strategy` that ranks the answering workers by cost in seconds. Ties are broken at random, or by *ties* if
     given.
 
-    The cost is the sum of the backlog, the prefill or the hop, and the slowdown of the answers that the worker
-    generates. The ranked candidates have the number of tokens to fetch in `remote_tokens`.
+    The cost is the sum of the backlog, the prefill or the KV transfer, and the slowdown of the worker's other answers.
+    The ranked candidates have the number of tokens to fetch in `remote_tokens`.
     """
 
     is_late_bound: ClassVar[bool] = False
@@ -101,7 +99,7 @@ class ByDecodeLoad:
         return Ranking(order, "load_alone" if len(set(costs_s.values())) > 1 else "random", costs_s)
 
     def cost_s(self, request: Request, candidate: Candidate) -> float:
-        """Return the cost of *request* on *candidate* in seconds, with a hop if `remote_tokens` is above 0."""
+        """Return the cost of *request* on *candidate* in seconds, with a KV transfer if `remote_tokens` is above 0."""
         load = candidate.load
         if candidate.remote_tokens > 0.0:
             first_s = self._handover.seconds(candidate.remote_tokens)
@@ -111,7 +109,7 @@ class ByDecodeLoad:
         return load.backlog_s + first_s + slower_s + candidate.zone_penalty_s
 
     def min_tokens(self, candidate: Candidate) -> float:
-        """Return the number of missing tokens from which a hop pays off, or infinity if a hop never pays off."""
+        """Return the number of missing tokens from which a KV transfer pays off, or infinity if it never does."""
         if self._rule.min_uncached_tokens is not None:
             return float(self._rule.min_uncached_tokens)
         load = candidate.load

@@ -32,7 +32,7 @@ class EventOptions:
     """Number of batches that can be replayed."""
 
     def of_rank(self, rank: int) -> "EventOptions":
-        """Return the options with the ports of *rank*, which is added to the configured ports as in vLLM."""
+        """Return the options for *rank*, whose number is added to the configured ports as in vLLM."""
         return dataclasses.replace(
             self,
             port=self.port and self.port + rank,

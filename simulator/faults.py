@@ -50,8 +50,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     mode: FaultMode
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] = 500
     after_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Number of output tokens before the fault. It defaults to 5 for `abort_mid_stream`, 1 for `silent` and 0 for
-    `error_event`.
+    """Number of output tokens before the fault. The default is 5, 1 or 0, depending on the mode.
     """
     seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 1.0
     drip_bytes: Annotated[int, msgspec.Meta(ge=1)] = 3

@@ -119,9 +119,7 @@ def _choosing(options: Any) -> Guide:
 
 
 def _report(message: Json) -> str:
-    """Return the tool result as one line without template marks, so that it is tokenized in the same way when it comes
-    back.
-    """
+    """Return a tool result as one line without template marks, so that its tokens stay the same in later turns."""
     content = message.get("content")
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, dict)]

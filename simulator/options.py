@@ -48,8 +48,7 @@ class SimulatorOptions:
     health_delay_s: float = 1.0
     """Minimum duration of SGLang's /health in seconds. Other routes are not delayed."""
     shutdown_timeout_s: float = 0.0
-    """Seconds that running requests may continue after SIGTERM, while new requests are aborted. With 0, all requests
-    are cut.
+    """Seconds that running requests may continue after SIGTERM, while new requests are aborted.
     """
     lora_modules: Sequence[str] = ()
     """Names of the LoRA adapters. Each adapter is requested like a model and shares no blocks with the base model."""
@@ -58,8 +57,7 @@ class SimulatorOptions:
     enable_scale_out: bool = False
     """Whether vLLM's render routes are enabled."""
     ranks: int = 1
-    """Number of data-parallel ranks with separate engines and caches. For dynamo, the number of workers behind the
-    frontend.
+    """Number of data-parallel ranks, or of workers behind a Dynamo frontend, each with an engine and a cache.
     """
     role: RoleName = "both"
     """Role of the worker: "prefill" or "decode" for one part of each request, "both" for whole requests."""

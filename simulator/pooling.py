@@ -178,7 +178,7 @@ def _document_text(document: str | dict[str, Any], number: int) -> str:
 
 
 def _pairs(firsts: list[str], seconds: list[str]) -> list[TokenSequence]:
-    """Pair a single first text with each second text, or pair the texts of two equally long lists."""
+    """Pair one text with each of several texts, or pair the texts of two equally long lists."""
     if len(firsts) == 1:
         firsts = firsts * len(seconds)
     if len(firsts) != len(seconds):

@@ -144,9 +144,7 @@ class Progress:
         return left
 
     def untold(self, choice: Choice) -> ChoiceText:
-        """Return the sent tokens of *choice* that no event has reported. The result is empty if the engine aborted the
-        choice.
-        """
+        """Return the sent tokens of *choice* that no event has reported, or no tokens if the engine aborted it."""
         return choice.text(choice.reported, wants_ids=self.request.return_token_ids)
 
     def whole(self) -> list[ChoiceText]:

@@ -85,9 +85,7 @@ class Role(Protocol):
         ...
 
     def half(self, body: bytes, request_id: str) -> Half | None:
-        """Return this worker's part of a request with *body*, or None if no other worker is involved. Raises
-        `ApiError`.
-        """
+        """Return this worker's part of a request with *body*, or None if it handles the whole request."""
         ...
 
 

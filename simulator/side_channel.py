@@ -91,9 +91,7 @@ class SideChannel:
         return self._holds.setdefault(key, Hold())
 
     def keep(self, key: str, tokens: int, *, lease_s: float, when_over: Callable[[], None]) -> None:
-        """Offer *tokens* tokens under *key*, to be fetched once within *lease_s* seconds. *when_over* is called
-        afterwards.
-        """
+        """Offer *tokens* tokens under *key* for *lease_s* seconds or one fetch, and then call *when_over*."""
         hold = self.hold(key)
         timer = asyncio.get_running_loop().call_later(lease_s, self.forget, key)
 

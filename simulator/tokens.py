@@ -25,9 +25,7 @@ END_OF_ANSWER = mark_id("<|im_end|>").to_bytes(TOKEN_BYTES, "little")
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """Sequence of token ids, packed as four little-endian bytes each, so that slicing, hashing and comparing work on
-    bytes.
-    """
+    """Token ids, packed as four little-endian bytes each, so that slicing, hashing and comparing are fast."""
 
     packed: bytes
 

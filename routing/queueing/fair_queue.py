@@ -54,7 +54,7 @@ class _TeamQueue:
         return next(iter(self.waiting.values()))
 
     def ahead_s(self, each: Waiting, rank: Rank) -> float:
-        """Return the seconds of the team's work that goes before *each*, which need not be in the queue."""
+        """Return the seconds of the team's queued work that goes before the request *each*."""
         place = rank(each)
         return sum(other.cost_s for other in self.waiting.values() if other is not each and rank(other) <= place)
 
@@ -213,7 +213,7 @@ class FairQueue:
         return [Refusal(each.request, "too late", now - each.since, MIN_RETRY_S) for each in gone]
 
     def refusal(self, each: Waiting, rank: Rank, *, servers: int) -> Refusal | None:
-        """Return the refusal of *each*, which is not in the queue yet, or None if it may be held.
+        """Return the refusal of the new request *each*, or None if the request may be held.
 
         Until the throughput is measured, each of *servers* workers counts as computing one prompt at a time, and no
         request counts as too late. The cost is linear in the requests of the team if *each* has a deadline.

@@ -1,4 +1,4 @@
-"""Home of a held request: the worker with the lowest cost, given the requests that are ahead of it.
+"""Finds the home of a held request: the worker with the lowest cost, given the requests that are ahead of it.
 
 A hot prefix spreads to a second worker once queueing costs more than computing the prefix again. This happens early on
 an idle fleet and late on a busy one. The cost includes recomputing cached blocks that the request evicts and that are
@@ -27,10 +27,11 @@ Places = npt.NDArray[np.bool_]
 
 
 class Homes:
-    """Finds the home of each held request. Workers are numbered by their position in the fleet, called their place.
+    """Finds the worker with the lowest cost for each held request. A worker's position in the fleet is called its
+    place.
 
-    *ties* makes replicas of the gateway choose the same home among homes of equal cost. If *ties* is None, the choice
-    is random.
+    *ties* makes gateway replicas choose the same worker among workers of equal cost. If *ties* is None, the choice is
+    random.
     """
 
     def __init__(
@@ -92,11 +93,11 @@ class Homes:
             self._set_costs(each, reach.near, reach.far)
 
     def can_begin(self, each: Waiting, place: int, free: Places) -> bool:
-        """Return whether the worker at *place* is among the *free* ones and could answer the request."""
+        """Return whether the worker at *place* is free and could answer the request."""
         return bool(free[place] and np.isfinite(each.prefill_s[place]))
 
     def find(self, each: Waiting, view: FleetView, free: Places) -> int:
-        """Return the place of the request's home, given the requests ahead of it."""
+        """Return the place of the cheapest worker for the request, given the requests ahead of it."""
         request = each.request
         if request.pinned is not None:
             return self._places[request.pinned]

@@ -74,7 +74,7 @@ class LateBinding:
         *,
         ties: Rendezvous | None = None,
     ) -> None:
-        """Break cost ties by *ties*, so that gateway replicas choose the same home, or at random if it is None."""
+        """Break cost ties by *ties*, so that gateway replicas choose the same worker, or at random if it is None."""
         self._fleet = fleet
         self._strategies = strategies
         self._immediate = Immediate(fleet, strategies)

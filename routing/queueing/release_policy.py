@@ -36,7 +36,7 @@ class ReleasePolicy:
     """Maximum number of repeated cache lookups in one pass over the queue. Further requests keep their old results."""
 
     def rank(self, each: Waiting, now: float) -> tuple[bool, float]:
-        """Return the rank of *each* at *now*. The request with the lowest rank goes first."""
+        """Return the rank of the waiting request *each*. The request with the lowest rank goes first."""
         waited_s = now - each.since
         is_overdue = each.begins_session and waited_s >= self.max_wait_s
         if is_overdue or waited_s + each.min_s >= each.due_in_s:
