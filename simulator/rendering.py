@@ -2,8 +2,8 @@
 
 `CHAT_TEMPLATE` is the same template in Jinja, for programs that tokenize outside the worker. vLLM normalizes a chat
 before it applies a template, and so does `render_chat`: content parts become one text, tool call arguments become an
-object, and unknown tool fields are dropped (vllm/renderers/chat_utils.py; ChatCompletionToolsParam in
-vllm/entrypoints/openai/chat_completion/protocol.py).
+object, unknown tool fields are dropped, and developers become systems, because the template does not name them
+(vllm/renderers/chat_utils.py, hf.py; ChatCompletionToolsParam in vllm/entrypoints/openai/chat_completion/protocol.py).
 """
 
 import json
@@ -45,13 +45,25 @@ def render_chat(
     if tools:
         listed = "".join(f"{_json(_known(tool))}\n" for tool in tools)
         parts.append(f"<|im_start|>tools\n{listed}<|im_end|>\n")
-    for message in messages:
+    for message in _without_developers(messages):
         parts += _upto_content(message), _after_content(message)
     if continue_final_message:
         parts.pop()
     elif add_generation_prompt:
         parts.append("<|im_start|>assistant\n")
     return "".join(parts)
+
+
+def _without_developers(messages: Sequence[Json]) -> Sequence[Json]:
+    """Return *messages* with developers as systems, and with one system in front; unchanged without a developer."""
+    if not any(message["role"] == "developer" for message in messages):
+        return messages
+    systems = [message for message in messages if message["role"] in ("system", "developer")]
+    others = [message for message in messages if message["role"] not in ("system", "developer")]
+    if len(systems) == 1 and messages[0] is systems[0]:
+        return [{**systems[0], "role": "system"}, *others]
+    texts = filter(None, (_content_text(message.get("content")) for message in systems))
+    return [{"role": "system", "content": "\n\n".join(texts)}, *others]
 
 
 def _upto_content(message: Json) -> str:

@@ -15,6 +15,16 @@ def test_a_chat_as_text() -> None:
     )
 
 
+def test_a_developer_is_a_system_in_front() -> None:
+    """vLLM does this for templates that do not name developers; several systems become one."""
+    hello = {"role": "user", "content": "Hello"}
+    one = render_chat([{"role": "developer", "content": "Be kind."}, hello])
+    two = render_chat([hello, HELLO[0], {"role": "developer", "content": "Be brief."}])
+
+    assert render_chat([{"role": "system", "content": "Be kind."}, hello]) == one
+    assert render_chat([{"role": "system", "content": "Be kind.\n\nBe brief."}, hello]) == two
+
+
 def test_tools_come_first() -> None:
     """In the order of keys that vLLM gives them, without what it does not know; what is no function is left alone."""
     function = {"parameters": {"b": 1, "a": 2}, "name": "f", "x": 1}
