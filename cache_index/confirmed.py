@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from cache_index.counts import Counts
-from cache_index.event import Event
+from cache_index.event import Event, Tier
 from cache_index.hit import Hit
 from cache_index.index import WorkerId
 from cache_index.prefix import Prefix
@@ -82,6 +82,17 @@ class Confirmed:
     def held(self, worker: WorkerId) -> int:
         """Return the number of blocks that *worker*'s engine has reported in all tiers except the shared one."""
         return self._residency.held(worker)
+
+    def held_in(self, worker: WorkerId, tier: Tier) -> int:
+        """Return the number of blocks that *worker*'s engine reports in *tier*."""
+        return self._residency.held_in(worker, tier)
+
+    def engine_hash(self, worker: WorkerId, prefix: Prefix) -> int | None:
+        """Return the hash that *worker*'s engine gives the first block of *prefix*; None: the block is not on its GPU.
+
+        O(blocks of the worker): not for the path of requests.
+        """
+        return self._residency.engine_hash(worker, prefix)
 
     def block_size(self, worker: WorkerId) -> int | None:
         """Return the tokens per block of *worker*'s cache, or None if its engine has not reported a block yet."""

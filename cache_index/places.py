@@ -149,6 +149,16 @@ class Places:
         waiting = sorted(self._new, key=self._new.__getitem__)
         return [*hashes[lowest].tolist(), *waiting[: count - len(lowest)]]
 
+    def hash_at(self, place: int) -> int | None:
+        """Return a hash that stands at *place*; None: none does. O(blocks)."""
+        self._open_runs()
+        for engine_hash, at in self._new.items():
+            if at == place:
+                return engine_hash
+        hashes, places = self._in_order()
+        found: list[int] = hashes[places == U64(place)].tolist()
+        return found[0] if found else None
+
     def all(self) -> Words:
         """Return the places of all blocks. O(blocks)."""
         return np.concatenate([self._in_order()[1], self._unsorted()[1]])

@@ -38,6 +38,10 @@ class Pool:
         """Return the place of a block in the tree, or None if the pool does not contain it."""
         return self._places.get(engine_hash)
 
+    def hash_at(self, place: int) -> int | None:
+        """Return the engine's hash of the block at *place* in the tree. None: the pool does not have it. O(blocks)."""
+        return self._places.hash_at(place)
+
     def put(self, hashes: list[int], found: list[tuple[Node, int, int]], *, copies: bool) -> None:
         """Store *hashes* at the tree locations *found*. If *copies* is true, blocks that are already held get another
         copy.

@@ -135,6 +135,14 @@ class Residency:
             return 0
         return len(engine.gpu if tier is Tier.GPU else engine.slower[tier])
 
+    def engine_hash(self, worker: WorkerId, prefix: Prefix) -> int | None:
+        """Return the hash that *worker*'s engine gives the first block of *prefix*. O(blocks of the worker).
+
+        None: the block is not on its GPU.
+        """
+        engine, path = self._engines.get(worker), self._tree.path(prefix.hashes)
+        return None if engine is None or not path else engine.gpu.hash_at(path[0][0].place(0))
+
     def block_size(self, worker: WorkerId) -> int | None:
         """Return the most frequent block size of *worker* in tokens, or None if its engine has not reported a block
         yet.

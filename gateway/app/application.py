@@ -35,6 +35,7 @@ from gateway.api.refused_logins import RefusedLogins
 from gateway.api.usage import SelfView
 from gateway.app.asgi import Gateway
 from gateway.app.config_source import ConfigSource, Reloader
+from gateway.app.diagnosis.gateway_diagnosis import GatewayDiagnosis
 from gateway.app.fallbacks import FallbackFactory, canary_rules
 from gateway.app.guardrails import Guardrails
 from gateway.app.live_settings import LiveSettings, Take
@@ -80,6 +81,7 @@ from gateway.telemetry.route_metrics import RouteMetrics
 from gateway.telemetry.store_metrics import StoreMetrics
 from gateway.telemetry.team_metrics import TeamMetrics
 from gateway.telemetry.trace_export.tracing import Destination, TracesUnavailableError, Tracing
+from gateway.telemetry.traffic_counters import TrafficCounters
 from gateway.workers.discovery.discoveries import Discoveries
 from gateway.workers.draining import Draining
 from gateway.workers.dynamo.pairing import Pairing
@@ -177,6 +179,7 @@ class _Parts:
     replicas: Replicas
     canary: Canary
     start_checks: StartChecks | None
+    traffic: TrafficCounters
     loop_watch: LoopWatch
     metrics: Metrics
     path: _Path
@@ -240,7 +243,8 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
     )
     logs = _request_logs(settings, log_sink)
-    completed_requests = CompletedRequests([metrics, team_metrics, rules.tracing, *logs])
+    traffic = TrafficCounters()
+    completed_requests = CompletedRequests([metrics, team_metrics, traffic, rules.tracing, *logs])
     return _Parts(
         outside,
         fleet,
@@ -249,6 +253,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         replicas,
         _canary(fleet, followed.live, outside.clock),
         _start_checks(settings, fleet, outside),
+        traffic,
         loop_watch,
         metrics,
         _path(settings, outside, fleet, rules, completed_requests, CompletedRequests(logs)),
@@ -419,10 +424,27 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             reload,
             draining=parts.fleet.draining,
             budgets=tenancy.budgets,
+            facts=_diagnosis(parts).facts,
         ),
         refused_logins=parts.rules.refused_logins,
         guardrails=lambda: {each.name for each in followed.live.configured.guardrails},
         known_workers=followed.live.known_workers,
+    )
+
+
+def _diagnosis(parts: _Parts) -> GatewayDiagnosis:
+    fleet, tenancy, live = parts.fleet, parts.rules.tenancy, parts.followed.live
+    return GatewayDiagnosis(
+        models=fleet.models,
+        streams=fleet.knowledge.event_subscriptions,
+        confirmed=fleet.knowledge.confirmed,
+        checks=parts.start_checks,
+        traffic=parts.traffic,
+        tenancy=tenancy,
+        canary_rules=lambda: canary_rules(live.configured),
+        open_mode=lambda: live.configured.server.open_mode,
+        clock=parts.outside.clock,
+        wall_clock=parts.outside.wall_clock,
     )
 
 

@@ -6,6 +6,7 @@ Without these checks, a wrong configuration would only show as a cache hit rate 
 import asyncio
 import logging
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 from cache_index import WorkerId
@@ -52,6 +53,19 @@ class Check(Protocol):
 
     async def verdict(self, examinee: Examinee) -> Verdict: ...
 
+    async def block_hash(self, examinee: Examinee) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Examination:
+    """Result of the checks of one worker."""
+
+    verdict: Verdict
+    differing: frozenset[Feature] = frozenset()
+    """Features of prompts that its engine tokenizes differently from the gateway."""
+    block_hash: int | None = None
+    """The engine's hash of a block that all workers were given; None: not known."""
+
 
 class StartChecks:
     """Checks all workers of *models*, which may change at any time.
@@ -64,7 +78,7 @@ class StartChecks:
         self._streams = streams
         self._check = check
         self._tokenizers = tokenizers
-        self._found: dict[tuple[str, SubscriptionTarget], Verdict] = {}
+        self._found: dict[tuple[str, SubscriptionTarget], Examination] = {}
 
     async def run(self) -> None:
         """Check every unchecked worker, repeatedly, until cancelled."""
@@ -82,43 +96,45 @@ class StartChecks:
                 continue
             halves = _cannot_be_tried(model)
             due += [(model, prompts, followed[w]) for w in model.workers if w in followed and w not in halves]
-        self._found = {key: verdict for key, verdict in self._found.items() if key in {(m.name, s) for m, _, s in due}}
+        current = {(model.name, subject) for model, _, subject in due}
+        self._found = {key: examination for key, examination in self._found.items() if key in current}
         for model, prompts, subject in due:
             if (model.name, subject) not in self._found and self._streams.state(subject.worker) == "live":
                 await self._examine(model, prompts, subject)
 
-    def verdict(self, model: str, worker: WorkerId) -> Verdict | None:
-        """Return the result of the worker check, or None if the worker has not been checked yet."""
-        return next(
-            (v for (name, subject), v in self._found.items() if (name, subject.worker) == (model, worker)), None
-        )
+    def examination(self, model: str, worker: WorkerId) -> Examination | None:
+        """Return the result of the worker checks, or None if the worker has not been checked yet."""
+        of_worker = (x for (name, subject), x in self._found.items() if (name, subject.worker) == (model, worker))
+        return next(of_worker, None)
 
     async def _examine(self, model: Model, prompts: ExactPrompts, subject: SubscriptionTarget) -> None:
-        await self._compare_tokens(model, prompts, subject)
+        differing = await self._compare_tokens(model, prompts, subject)
         capacities = {state.id: state.engine_capacity for state in model.fleet}
         capacity = capacities.get(subject.worker)
-        verdict = await self._check.verdict(
-            Examinee(
-                subject.worker,
-                subject.url,
-                dict(subject.headers),
-                model.upstream_name,
-                prompts,
-                capacity[1] if capacity is not None else None,
-                lambda: self._streams.blocks_heard(subject.worker),
-            )
+        examinee = Examinee(
+            subject.worker,
+            subject.url,
+            dict(subject.headers),
+            model.upstream_name,
+            prompts,
+            capacity[1] if capacity is not None else None,
+            lambda: self._streams.blocks_heard(subject.worker),
         )
-        self._found[model.name, subject] = verdict
+        verdict = await self._check.verdict(examinee)
+        block_hash = await self._check.block_hash(examinee)
+        self._found[model.name, subject] = Examination(verdict, differing, block_hash)
         if verdict == "agrees":
             _log.info("worker %s of model %s has the cache that it publishes", subject.worker, model.name)
         else:
             _log.warning("worker %s of model %s %s", subject.worker, model.name, WORDS[verdict])
 
-    async def _compare_tokens(self, model: Model, prompts: ExactPrompts, subject: SubscriptionTarget) -> None:
-        """Disable local tokenization for prompts with features that the engine tokenizes differently."""
+    async def _compare_tokens(
+        self, model: Model, prompts: ExactPrompts, subject: SubscriptionTarget
+    ) -> frozenset[Feature]:
+        """Disable local tokenization for prompts with features that the engine tokenizes differently; return them."""
         tokenizer = prompts.local.tokenizer if prompts.local is not None else None
         if tokenizer is None:
-            return
+            return frozenset()
         address = EngineAddress(subject.url, dict(subject.headers))
         verdicts = await agreement(tokenizer, self._tokenizers.engine(lambda: [address]), model=model.upstream_name)
         differing: frozenset[Feature] = distrusted(verdicts)
@@ -130,6 +146,7 @@ class StartChecks:
                 model.name,
                 ", ".join(sorted(differing)),
             )
+        return differing
 
 
 def _cannot_be_tried(model: Model) -> set[WorkerId]:

@@ -29,3 +29,8 @@ class StoreRules:
     response_days: int = 30
     policy: Policy = field(default_factory=Policy)
     """Limits that apply while Redis is unavailable."""
+
+
+def kind_of(rules: StoreRules) -> str:
+    """Return file or redis."""
+    return "redis" if rules.file is None else "file"

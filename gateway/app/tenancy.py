@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 from zoneinfo import ZoneInfo
 
-from gateway.app.store_rules import StoreAddressError, StoreRules
+from gateway.app.store_rules import StoreAddressError, StoreRules, kind_of
 from gateway.app.stores import stores_of
 from gateway.protocol.errors import StoreUnavailable
 from gateway.proxy.admission import Admission
@@ -183,6 +183,11 @@ class Tenancy:
     def is_kept(self) -> bool:
         """Whether a store is configured, so that data survives a restart."""
         return self._rules.has_store
+
+    @property
+    def store_kind(self) -> str | None:
+        """Kind of the store: file or redis; None: everything is in memory."""
+        return kind_of(self._rules.store) if self._rules.has_store else None
 
     @property
     def is_degraded(self) -> bool:

@@ -24,6 +24,7 @@ total.
 _STARTED = "process_start_time_seconds"
 _COUNT = re.compile(r"[1-9][0-9]{0,11}")
 _RANK = re.compile(r"[0-9]{1,4}")
+_TRUTHS = {"True": True, "False": False}
 
 
 class EngineKind(StrEnum):
@@ -80,6 +81,8 @@ class EngineReading:
     """Capacity of the KV cache in tokens."""
     block_size: int | None = None
     """Number of tokens per KV cache block."""
+    prefix_caching: bool | None = None
+    """Whether the engine keeps the blocks of prompts for later requests."""
     started_at: float | None = None
     """Start time of the engine's process in Unix seconds. A different value means a restart, with an empty cache."""
     generated: float | None = None
@@ -232,11 +235,12 @@ def _with_ranks(
 
 def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
     """Read vLLM's metrics, with the names of vllm/v1/metrics/loggers.py. The label ``engine`` is the rank."""
-    blocks, tokens, block_size = 0, 0, None
+    blocks, tokens, block_size, caching = 0, 0, None, None
     for sample in {s.labels.get("engine", ""): s for s in samples.all("vllm:cache_config_info")}.values():
         block_size = _positive(sample.labels.get("block_size")) or block_size
         blocks = _positive(sample.labels.get("num_gpu_blocks")) or 0
         tokens += blocks * (block_size or 0)
+        caching = _TRUTHS.get(sample.labels.get("enable_prefix_caching", ""))
     return EngineReading(
         EngineKind.VLLM,
         running=samples.total("vllm:num_requests_running", "engine"),
@@ -248,6 +252,7 @@ def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
         generated=samples.total("vllm:generation_tokens_total", "engine"),
         cache_tokens=tokens or None,
         block_size=block_size,
+        prefix_caching=caching,
         started_at=started_at,
     )
 

@@ -14,6 +14,7 @@ from gateway.app.config_source import ConfigSource
 from gateway.app.store_rules import StoreAddressError
 from gateway.cli.commands.admin import add_admin_commands
 from gateway.cli.config import add_config_commands, add_config_option, show
+from gateway.cli.doctor.command import add_doctor
 from gateway.cli.simulate import add_simulate, check_simulator, port, whole_number
 from gateway.server.listener import ServerError
 from gateway.server.program_log import log_to_stderr, say
@@ -117,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_demo(commands.add_parser("demo", help="run the gateway with simulated workers"))
     add_simulate(commands.add_parser("simulate", help="run one simulated worker"))
     add_admin_commands(commands)
+    add_doctor(commands)
     return parser
 
 

@@ -34,6 +34,8 @@ Verdict = Disagreement | Literal["agrees", "unknown"]
 PATH = "/v1/completions"
 WORDS = ("warm", "gate", "asks", "itself", "whether", "it", "knows", "what", "is", "cached")
 SALT = "warmgate"
+SAME = "same"
+"""Beginning of the prompt that all workers get."""
 HEARD_S = 5.0
 """Seconds to wait for the KV events of a prompt, which is far longer than they take."""
 POLL_S = 0.05
@@ -102,6 +104,24 @@ class CacheCheck:
             return "unknown"
         return "salt" if (plain, salted) == ("agrees", "prefix") else salted
 
+    async def block_hash(self, examinee: Examinee) -> int | None:
+        """Return the engine's hash of the first block of a prompt that is the same for all workers; None: not known.
+
+        Engines hash the same block differently if their seeds differ.
+        """
+        try:
+            body = self._body(examinee, None, beginning=SAME)
+            prompt = await self._prompt(examinee, body, None)
+            if prompt is None:
+                return None
+            await self._ask(examinee, body)
+            if not await self._is_found(examinee, prompt):
+                return None
+        except (_Refused, httpx.HTTPError, TimeoutError, msgspec.DecodeError, UnicodeDecodeError):
+            return None
+        hashes = (self._confirmed.engine_hash(examinee.worker, prefix) for prefix in prompt.prefixes)
+        return next((engine_hash for engine_hash in hashes if engine_hash is not None), None)
+
     async def _try(self, examinee: Examinee, salt: str | None) -> Verdict:
         body = self._body(examinee, salt)
         prompt = await self._prompt(examinee, body, salt)
@@ -160,11 +180,11 @@ class CacheCheck:
         answer.raise_for_status()
         return msgspec.json.decode(answer.content, type=_Answer).usage
 
-    def _body(self, examinee: Examinee, salt: str | None) -> bytes:
+    def _body(self, examinee: Examinee, salt: str | None, *, beginning: str | None = None) -> bytes:
         """Return the body of a request of several blocks. Requests to different workers differ only in their first
-        words.
+        words, and with a *beginning* in nothing.
         """
         size = max([examinee.block_size or 0, self._confirmed.block_size(examinee.worker) or 0, 16])
-        text = f"{self._nonce()} " + " ".join(WORDS[i % len(WORDS)] for i in range(4 * size))
+        text = f"{beginning or self._nonce()} " + " ".join(WORDS[i % len(WORDS)] for i in range(4 * size))
         body: dict[str, Any] = {"model": examinee.upstream_name, "prompt": text, "max_tokens": 1, "temperature": 0}
         return msgspec.json.encode(body if salt is None else {**body, "cache_salt": salt})

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from cache_index import CacheIndex, WorkerId
 from gateway.backends.backend import WorkerBackend
-from gateway.backends.engine_metrics import Observation
+from gateway.backends.engine_metrics import EngineReading, Observation
 from routing.fleet import Fleet
 
 
@@ -15,6 +15,8 @@ class WorkerReading:
 
     worker: str
     values: Mapping[str, float]
+    reported: EngineReading | None = None
+    """The engine's last report; None: there is no recent one."""
 
 
 class WorkerGauges:
@@ -58,7 +60,12 @@ class WorkerGauges:
                     "connections": float(self._workers[state.id].connections_open),
                     **self._reported(state.id, now),
                 },
+                self._recent(state.id, now),
             )
+
+    def _recent(self, worker: WorkerId, now: float) -> EngineReading | None:
+        observation = self._observations.get(worker)
+        return None if observation is None or observation.is_stale(now) else observation.reading
 
     def _reported(self, worker: WorkerId, now: float) -> dict[str, float]:
         """Return the gauges that the engine of *worker* reported, with their age, unless they are stale."""

@@ -93,6 +93,8 @@ class _Followed:
     fleets: tuple[Fleet, ...]
     said: str = ""
     """Last message logged about the event address of this engine. It prevents repeated log lines."""
+    has_replay: bool | None = None
+    """Whether missed events can be requested; None until the event address is known."""
     subscription: Subscription | None = None
     task: "asyncio.Task[None] | None" = None
     silent_ticks: int = 0
@@ -165,6 +167,11 @@ class EventSubscriptions:
         """Return the workers that are subscribed to or will be, with their subscription targets."""
         return {worker: followed.subject for worker, followed in self._followed.items()}
 
+    def has_replay(self, worker: WorkerId) -> bool | None:
+        """Return whether missed events of *worker*'s engine can be requested, or None if that is not known."""
+        followed = self._followed.get(worker)
+        return None if followed is None else followed.has_replay
+
     def blocks_heard(self, worker: WorkerId) -> int:
         """Return the number of stored blocks that *worker*'s engine has reported."""
         followed = self._followed.get(worker)
@@ -233,6 +240,7 @@ class EventSubscriptions:
     async def _follow(self, followed: _Followed) -> None:
         subject = followed.subject
         source = await self._source_of(followed)
+        followed.has_replay = source.replay_endpoint is not None
         try:
             name = subject.name or subject.worker
             subscription = self._intake.subscribe(source, followed.feed, worker=name, url=subject.url)

@@ -127,3 +127,14 @@ def test_its_memory_is_that_of_both_parts() -> None:
 
     assert 0 < reported_bytes < index.size_bytes
     assert 2 == index.counts.announced_again
+
+
+def test_an_engine_has_a_hash_of_its_own_for_a_block() -> None:
+    """The first block of a prompt; only if its GPU holds the block."""
+    index = confirmed()
+    index.apply(A, Stored([70, 71], None, ids_of("ab"), BLOCK_TOKENS), model="tiny")
+    index.apply(B, Stored([80], None, ids_of("a"), BLOCK_TOKENS), model="tiny")
+
+    assert (70, 80) == (index.engine_hash(A, prefix("abc")), index.engine_hash(B, prefix("abc")))
+    assert (None, None) == (index.engine_hash(A, prefix("x")), index.engine_hash(WorkerId("c"), prefix("a")))
+    assert (2, 0) == (index.held_in(A, Tier.GPU), index.held_in(A, Tier.SHARED))

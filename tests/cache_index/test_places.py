@@ -256,3 +256,13 @@ def test_a_hash_that_comes_again_is_found_out_in_several_columns() -> None:
 
     assert sorted([*range(1, MANY, 7), *range(10**9, 10**9 + len(again))]) == sorted([*lost, *left])
     assert list(range(10**9, 10**9 + 1000)) == left[:1000]
+
+
+@pytest.mark.parametrize("count", [5, 100, MANY])
+def test_a_hash_is_found_by_its_place(count: int) -> None:
+    """Wherever it waits; no hash stands where nothing was put, or where it was taken from."""
+    places = Places()
+    places.put([1000 + number for number in range(count)], 1)
+    places.pop(1002)
+
+    assert [1000, None, 999 + count, None] == [places.hash_at(place) for place in (1, 3, count, count + 1)]

@@ -7,7 +7,18 @@ from zoneinfo import ZoneInfo
 from fastapi import FastAPI
 
 from gateway.api.admin_access import AdminAccess, AdminKey
-from gateway.api.admin_v1 import added_workers, audit, keys, models, reload, team_credits, teams, usage, workers
+from gateway.api.admin_v1 import (
+    added_workers,
+    audit,
+    diagnosis,
+    keys,
+    models,
+    reload,
+    team_credits,
+    teams,
+    usage,
+    workers,
+)
 from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.description import describe
@@ -76,7 +87,7 @@ def admin_api(
     if known_workers is not None:
         routers.append(added_workers.router)
     if gateway is not None:
-        routers += [workers.router, models.router, reload.router, team_credits.router]
+        routers += [workers.router, models.router, reload.router, team_credits.router, diagnosis.router]
     for router in routers:
         api.include_router(router)
     answer_errors(api, (route for router in routers for route in router.routes))

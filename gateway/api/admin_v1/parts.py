@@ -13,6 +13,7 @@ from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.entities import Entities
+from gateway.api.admin_v1.gateway_facts import GatewayFacts
 from gateway.api.times import to_the_millisecond
 from gateway.models.registry import Models
 from gateway.protocol.errors import InvalidField, StoreUnavailable
@@ -59,6 +60,8 @@ class AdminGateway:
     draining: Draining = field(kw_only=True)
     budgets: Budgets | None = field(kw_only=True, default=None)
     """Budgets of teams and keys."""
+    facts: Callable[[], GatewayFacts] = field(kw_only=True, default=GatewayFacts)
+    """Returns the facts of this moment, for a diagnosis."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,11 @@ TIMEOUT_S = 30.0
 """Seconds to wait for the next data of a response. Summing the usage of several years takes a second."""
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
+def add_target(
+    parser: argparse.ArgumentParser,
+    *,
+    config_help: str = "settings file whose store the command uses directly, without a gateway",
+) -> None:
     """Add the options that select a gateway by URL or a store by its settings."""
     where = parser.add_argument_group("target").add_mutually_exclusive_group()
     where.add_argument(
@@ -26,12 +30,17 @@ def add_target(parser: argparse.ArgumentParser) -> None:
         type=admin_url,
         help=f"URL of a running gateway (default: {URL}); the admin key is read from {KEY}",
     )
-    where.add_argument(
-        "--config",
-        metavar="F",
-        type=Path,
-        help="settings file whose store the command uses directly, without a gateway",
-    )
+    where.add_argument("--config", metavar="F", type=Path, help=config_help)
+
+
+def gateway_url(arguments: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
+    """Return the address of the gateway that *arguments* and *environ* name; None: they name settings.
+
+    Raises:
+        CommandFailed: the variable holds no address.
+    """
+    url: str | None = arguments.url
+    return url or (_of_variable(environ) if arguments.config is None else None)
 
 
 @asynccontextmanager
@@ -44,7 +53,7 @@ async def connected(arguments: argparse.Namespace, environ: Mapping[str, str]) -
         CommandFailed: if no key is given, or the store cannot be used.
         SettingsError: if the settings are wrong.
     """
-    url = arguments.url or (_of_variable(environ) if arguments.config is None else None)
+    url = gateway_url(arguments, environ)
     if url is None:
         # Most commands have no use for it.
         from gateway.cli.commands.local import local_admin  # noqa: PLC0415

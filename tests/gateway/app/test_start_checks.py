@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from cache_index import WorkerId
-from gateway.app.start_checks import StartChecks
+from gateway.app.start_checks import Examination, StartChecks
 from gateway.app.tokenizers import Tokenizers
 from gateway.models.cache_check import Examinee, Verdict
 from gateway.models.exact_prompts import ExactPrompts
@@ -41,6 +41,9 @@ class Finds:
     async def verdict(self, examinee: Examinee) -> Verdict:
         self.examined.append(examinee)
         return self.verdicts.pop(0)
+
+    async def block_hash(self, examinee: Examinee) -> int | None:
+        return 7 if examinee.worker == A else None
 
 
 class Streams:
@@ -101,10 +104,10 @@ async def test_each_worker_is_tried_once(tokenizers: Tokenizers) -> None:
     streams.states[B] = "live"
     await checks.check()
     assert ["a", "b"] == [examinee.worker for examinee in check.examined]
-    assert ("agrees", "salt", None) == (
-        checks.verdict("tiny", A),
-        checks.verdict("tiny", B),
-        checks.verdict("other", A),
+    assert (Examination("agrees", block_hash=7), Examination("salt"), None) == (
+        checks.examination("tiny", A),
+        checks.examination("tiny", B),
+        checks.examination("other", A),
     )
 
 
@@ -128,7 +131,7 @@ async def test_a_worker_that_is_followed_again_is_tried_again(tokenizers: Tokeni
     await checks.check()
 
     assert ["http://a", "http://b", "http://elsewhere"] == [examinee.url for examinee in check.examined]
-    assert checks.verdict("tiny", B) is None
+    assert checks.examination("tiny", B) is None
 
 
 async def test_a_model_that_follows_no_one_is_left_alone(tokenizers: Tokenizers) -> None:

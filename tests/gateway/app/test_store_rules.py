@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from gateway.app.mapping.tenancy import store_rules
-from gateway.app.store_rules import StoreRules
+from gateway.app.store_rules import StoreRules, kind_of
 from gateway.tenancy.quota.share import Policy
 from tests.gateway.settings.examples import SMALLEST, parsed
 
@@ -19,6 +19,7 @@ def test_a_store_is_memory_a_file_or_redis() -> None:
     urls = ["null", "sqlite:////var/w.db", "redis://h:1/0"]
     rules = [store_rules(parsed(f"{SMALLEST}\nstore: {{url: {url!r}}}".replace("'null'", "null"))) for url in urls]
 
+    assert ["file", "file", "redis"] == [kind_of(each) for each in rules]
     assert [(Path(":memory:"), ""), (Path("/var/w.db"), ""), (None, "redis://h:1/0")] == [
         (each.file, each.url) for each in rules
     ]

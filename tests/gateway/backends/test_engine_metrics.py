@@ -153,6 +153,15 @@ def test_a_number_that_cannot_be_is_not_reported(blocks: str) -> None:
     assert EngineReading(EngineKind.VLLM, block_size=16) == read(text)
 
 
+@pytest.mark.parametrize(("label", "expected"), [("True", True), ("False", False), ("None", None), ("yes", None)])
+def test_vllm_says_whether_prefixes_are_cached(label: str, expected: bool | None) -> None:
+    """Label of its cache configuration; versions without it say nothing."""
+    assert (
+        expected == of(f'vllm:cache_config_info{{block_size="16",enable_prefix_caching="{label}"}} 1.0').prefix_caching
+    )
+    assert None is of('vllm:cache_config_info{block_size="16"} 1.0').prefix_caching
+
+
 def test_braces_and_quotes_in_labels_do_no_harm() -> None:
     """Label values may hold anything, escaped."""
     text = 'vllm:cache_config_info{a="}, num_gpu_blocks=\\"7\\"",num_gpu_blocks="9",block_size="2"} 1.0'

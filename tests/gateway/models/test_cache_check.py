@@ -181,3 +181,21 @@ async def test_what_cannot_be_tried_is_unknown(fleet_and_engine: tuple[Fleet, En
     for answer in (httpx.Response(500), httpx.Response(200, text="hello"), httpx.Response(200, content=b"\xff")):
         engine.answer = lambda _, answer=answer: answer  # type: ignore[method-assign, misc]
         assert "unknown" == await verdict(fleet_and_engine)
+
+
+async def test_the_same_prompt_for_every_worker(fleet_and_engine: tuple[Fleet, Engine]) -> None:
+    """Each time the same; its first block has the hash that the engine reported. None while nothing is known of it."""
+    fleet, engine = fleet_and_engine
+    prompts = ExactPrompts(ByWord(), fleet, hasher=TOKEN_HASHER, upstream_name=MODEL, base=MODEL, adapter=None)
+    examinee = Examinee(A, "http://a", {}, MODEL, prompts, BLOCK, lambda: engine.blocks_heard)
+    seconds = itertools.count()
+    async with httpx.AsyncClient(transport=httpx.MockTransport(engine.answer)) as client:
+        check = CacheCheck(client, engine.confirmed, clock=lambda: float(next(seconds)), nonce=str, heard_s=2.0)
+        hashes = [await check.block_hash(examinee) for _ in range(2)]
+        engine.model = "other"
+        refused = await check.block_hash(examinee)
+
+    assert hashes[0] is not None
+    assert hashes[0] == hashes[1]
+    assert refused is None
+    assert engine.asked[0] == engine.asked[1]

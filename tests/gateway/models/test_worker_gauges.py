@@ -46,6 +46,8 @@ def test_a_reading_of_an_engine_is_shown_with_its_age() -> None:
         names = ("engine_running", "engine_waiting", "engine_kv_usage_ratio", "reading_age_seconds")
         return [{n: r.values[n] for n in names if n in r.values} for r in model.readings(now)]
 
+    assert [reading, None] == [r.reported for r in model.readings(120.0)]
+    assert [None, None] == [r.reported for r in model.readings(120.1)]
     fresh = {"engine_running": 3.0, "engine_waiting": 2.0, "engine_kv_usage_ratio": 0.25}
     assert [fresh | {"reading_age_seconds": 20.0}, {}] == shown(120.0)
     assert [{"reading_age_seconds": 21.0}, {}] == shown(121.0)

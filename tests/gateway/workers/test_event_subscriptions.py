@@ -124,6 +124,20 @@ async def test_who_is_attended_is_followed_and_no_one_else() -> None:
         )
 
 
+async def test_replays_are_known_once_the_engine_has_said_where_it_publishes() -> None:
+    """Before that, and of a worker without a subscription, nothing is known."""
+    replaying = EventSources((replace(AT_B, replay_endpoint="tcp://b:5558"),))
+    stage = Stage(FakeIntake({"http://a": EventSources((AT_A,)), "http://b": replaying}))
+    subscriptions = stage.event_subscriptions
+    stage.attend(OF_A, OF_B)
+    before = subscriptions.has_replay(A)
+    async with stage.running():
+        await until(lambda: len(stage.intake.running) == 2)
+        after = subscriptions.has_replay(A), subscriptions.has_replay(B), subscriptions.has_replay(WorkerId("c"))
+
+    assert (None, (False, True, None)) == (before, after)
+
+
 async def test_no_one_is_asked_before_it_runs() -> None:
     """Settings are taken before there is an event loop."""
     stage = Stage()

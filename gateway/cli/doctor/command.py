@@ -1,0 +1,123 @@
+"""`warmgate doctor`: asks for facts, makes findings of them, and prints them.
+
+Exit codes: 0 no error and no warning, 1 at least one, or the gateway could not be asked, 2 bad configuration or usage.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+
+from gateway.api.admin_v1.gateway_facts import GatewayFacts, StoreFacts
+from gateway.app.config_source import process_environment
+from gateway.cli.commands.output import CommandFailed, Output
+from gateway.cli.commands.target import add_target, connected, gateway_url
+from gateway.cli.doctor.finding import Finding
+from gateway.cli.doctor.rules import diagnosed
+
+COLUMNS = ("severity", "finding", "concerns", "what")
+
+
+def add_doctor(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    text = "find what is wrong with a gateway, its workers and its settings"
+    parser = commands.add_parser("doctor", help=text, description=f"{text[0].upper()}{text[1:]}.")
+    parser.set_defaults(run=run)
+    parser.add_argument("--json", dest="is_json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--offline", action="store_true", help="with --config: ask neither the workers nor the store of the settings"
+    )
+    add_target(parser, config_help="check these settings, their workers and their store, without a gateway")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Carry out the command and return its exit code.
+
+    Raises:
+        SettingsError: the settings are wrong.
+    """
+    now = time.time()  # noqa: TID251
+    output = Output(sys.stdout.buffer, is_json=arguments.is_json, now=now)
+    try:
+        findings = diagnosed(asyncio.run(_facts(arguments, now)))
+    except CommandFailed as fault:
+        sys.stderr.write(f"{fault}\n")
+        return fault.code
+    except KeyboardInterrupt:
+        return 1
+    show(findings, output)
+    sys.stdout.flush()
+    return 1 if any(finding.is_failure for finding in findings) else 0
+
+
+def show(findings: Sequence[Finding], output: Output) -> None:
+    """Print *findings*: a line for each, and below them what to do about each kind."""
+    if output.is_json:
+        output.entity({"object": "diagnosis", "findings": [_json(finding) for finding in findings]})
+        return
+    if not findings:
+        output.text("Nothing to report.\n")
+        return
+    rows = [
+        {"severity": each.severity, "finding": each.code, "concerns": each.concerns, "what": each.text}
+        for each in findings
+    ]
+    output.entities(rows, COLUMNS)
+    output.text("\nWhat to do:\n")
+    for finding in {each.code: each for each in findings}.values():
+        output.text(f"\n{finding.code}: {finding.remedy}\n  {finding.page}\n")
+
+
+async def _facts(arguments: argparse.Namespace, now: float) -> GatewayFacts:
+    environ = process_environment()
+    if gateway_url(arguments, environ) is None:
+        return await _facts_of_settings(arguments, now)
+    async with connected(arguments, environ) as client:
+        answer = await client.get("diagnosis")
+    try:
+        facts = msgspec.convert(answer, type=GatewayFacts)
+    except msgspec.ValidationError:
+        raise CommandFailed("The answer is not that of this version of Warmgate.") from None
+    return replace(facts, asked_at=time.time())  # noqa: TID251
+
+
+async def _facts_of_settings(arguments: argparse.Namespace, now: float) -> GatewayFacts:
+    # A command that asks a gateway has no use for these.
+    from gateway.app.diagnosis.settings_facts import settings_facts  # noqa: PLC0415
+    from gateway.cli.doctor.questions import with_answers  # noqa: PLC0415
+
+    facts, specs = settings_facts(arguments.config, now=now)
+    if arguments.offline:
+        return facts
+    facts = await with_answers(facts, specs)
+    if facts.store.kind is not None:
+        facts = replace(facts, store=await _store(arguments, facts.store))
+    return facts
+
+
+async def _store(arguments: argparse.Namespace, store: StoreFacts) -> StoreFacts:
+    """Return whether the store of the settings can be used, by looking at its first team."""
+    try:
+        async with connected(arguments, {}) as client:
+            await client.listed("teams", most=1)
+    except CommandFailed as fault:
+        return replace(store, state="away", fault=str(fault).rstrip("."))
+    return replace(store, state="ready")
+
+
+def _json(finding: Finding) -> dict[str, Any]:
+    return {
+        "severity": finding.severity,
+        "code": finding.code,
+        "model": finding.model,
+        "worker": finding.worker,
+        "team": finding.team,
+        "fallback": finding.fallback,
+        "text": finding.text,
+        "remedy": finding.remedy,
+        "page": finding.page,
+    }

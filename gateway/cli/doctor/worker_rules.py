@@ -1,0 +1,210 @@
+"""Rules about single workers: facts in, findings out. One function for each symptom."""
+
+from collections.abc import Callable, Iterator
+
+from gateway.api.admin_v1.gateway_facts import ModelFacts, StreamFacts, WorkerFacts
+from gateway.cli.doctor.finding import Finding, Severity
+
+Rule = Callable[[ModelFacts, WorkerFacts], Iterator[Finding]]
+
+AHEAD_S = 1.0
+"""Seconds by which the events of a worker come before they were made, if its clock is ahead."""
+LATE_S = 10.0
+"""Lag of events beyond which the clock is suspected: they usually arrive within milliseconds."""
+DATE_SKEW_S = 5.0
+"""Difference of two clocks that is reported; the header Date has whole seconds."""
+FEW_HELD = 0.5
+"""Share of the reported capacity below which an engine that evicts blocks does not have that capacity."""
+MANY_HELD = 1.02
+ENOUGH_EVICTED = 32
+"""Evicted blocks from which the capacity is judged."""
+ENOUGH_STREAMS = 5
+AT_ONCE_SHARE = 0.8
+USUAL_FEATURES = frozenset({"text", "chat"})
+"""Features that almost every prompt has."""
+SHORT_STAY_S = 30.0
+"""Time in the cache that is shorter than the pause between two turns of most conversations."""
+
+
+def unavailable(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.fault is not None:
+        yield _finding("worker-unavailable", model, worker, f"It does not answer: {worker.fault}.")
+    elif worker.state == "down":
+        yield _finding("worker-unavailable", model, worker, "Its health check fails.")
+
+
+def prefix_caching_off(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.prefix_caching is False:
+        text = "Its metrics say that prefix caching is off: every prompt is computed as a whole."
+        yield _finding("prefix-caching-off", model, worker, text)
+
+
+def contradicted_block_size(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    published, reported = worker.event_block_size, worker.block_size
+    if None not in (published, reported) and published != reported:
+        text = f"Its KV events have blocks of {published} tokens; its metrics report {reported}."
+        yield _finding("wrong-block-size", model, worker, text)
+    elif _verdict(worker) == "block_size":
+        yield _finding("wrong-block-size", model, worker, "Its KV events have another block size than its metrics.")
+
+
+def wrong_capacity(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    capacity, held, stream = worker.capacity_blocks, worker.held_blocks, worker.stream
+    if capacity is None or held is None or stream is None or worker.event_block_size != worker.block_size:
+        return
+    if held > capacity * MANY_HELD + 1:
+        text = f"Its metrics report a cache of {capacity} blocks, and its KV events show {held} blocks in it."
+        yield _finding("wrong-capacity", model, worker, text)
+    elif held < capacity * FEW_HELD and _evicts(stream):
+        text = f"Its metrics report a cache of {capacity} blocks, and it evicts blocks while it holds only {held}."
+        yield _finding("wrong-capacity", model, worker, text)
+
+
+def early_eviction(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    held, stream, followed_s = worker.held_blocks, worker.stream, worker.followed_s
+    if not held or not followed_s or stream is None or not _evicts(stream) or stream.removed_blocks < held:
+        return
+    stay_s = held / (stream.removed_blocks / followed_s)
+    if stay_s < SHORT_STAY_S:
+        text = f"A block stays in its cache for {stay_s:.1f} s on average; a later turn finds nothing."
+        yield _finding("early-eviction", model, worker, text)
+
+
+def no_kv_events(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    if not model.uses_events or worker.role == "decode" or worker.state not in (None, "up") or worker.fault:
+        return
+    if worker.stream is None:
+        text = "It does not say where it publishes KV events: its cache is predicted from what was sent to it."
+        yield _finding("no-kv-events", model, worker, text)
+    elif worker.stream.doubt == "not_connected":
+        text = "The address of its KV events cannot be reached."
+        yield _finding("kv-events-unreachable", model, worker, text)
+    elif _verdict(worker) == "topic":
+        text = "It published no KV events for a prompt that it was sent: wrong topic, wrong port, or events are off."
+        yield _finding("no-kv-events", model, worker, text)
+
+
+def no_replay_endpoint(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.stream is not None and worker.stream.has_replay is False:
+        text = (
+            "It offers no replay of KV events: what is lost, or was published before the gateway came, stays unknown."
+        )
+        yield _finding("no-replay-endpoint", model, worker, text)
+
+
+def lost_events(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    stream = worker.stream
+    if stream is None:
+        return
+    if stream.doubt == "undecodable" or stream.undecodable_batches:
+        text = f"{stream.undecodable_batches} batches of KV events could not be decoded."
+        yield _finding("undecodable-events", model, worker, text)
+    if stream.doubt == "lost":
+        text = f"{stream.lost_batches} batches of KV events are lost: its cache is predicted from what was sent to it."
+        yield _finding("lost-events", model, worker, text)
+    elif stream.lost_batches:
+        text = f"{stream.lost_batches} batches of KV events were lost; its predictions proved right since."
+        yield _finding("lost-events", model, worker, text, "info")
+    elif stream.doubt == "partial" or (stream.doubt == "unreplayed" and stream.has_replay is not False):
+        text = "It has published more KV events than it can replay; its older blocks are not known yet."
+        yield _finding("incomplete-events", model, worker, text)
+
+
+def wrong_tokenizer(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    verdict = _verdict(worker)
+    if worker.check is not None and worker.check.differing:
+        differing = worker.check.differing
+        text = f"Its engine makes other tokens of prompts with {', '.join(differing)} than the gateway's tokenizer."
+        is_partial = USUAL_FEATURES.isdisjoint(differing)
+        yield _finding("wrong-tokenizer", model, worker, text, "warning" if is_partial else None)
+    elif verdict == "tokens":
+        text = "Its engine counts another number of tokens in a text than the gateway's tokenizer."
+        yield _finding("wrong-tokenizer", model, worker, text)
+    elif verdict == "prefix":
+        text = "Its KV events do not match a prompt that it was sent: another tokenizer, template or adapter."
+        yield _finding("wrong-tokenizer", model, worker, text)
+
+
+def refused_names(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    if _verdict(worker) == "model":
+        text = "It does not know the model under the name that requests are sent with."
+        yield _finding("wrong-upstream-model", model, worker, text)
+    elif _verdict(worker) == "salt":
+        text = "Its KV events do not match a prompt with a cache_salt: isolated teams are predicted no hits there."
+        yield _finding("wrong-salt", model, worker, text)
+
+
+def untrue_hits(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    if _verdict(worker) == "cached_tokens":
+        text = "It reports another number of cached tokens than its KV events show, for a prompt that was sent twice."
+        yield _finding("untrue-hits", model, worker, text)
+
+
+def buffered_streams(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    if worker.streams >= ENOUGH_STREAMS and worker.streams_at_once >= AT_ONCE_SHARE * worker.streams:
+        text = f"{worker.streams_at_once} of its last {worker.streams} streams arrived in one piece, at their end."
+        yield _finding("buffered-streams", model, worker, text)
+
+
+def clock_skew(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    lag_s = None if worker.stream is None else worker.stream.lag_s
+    ahead_s = worker.clock_ahead_s
+    if lag_s is not None and lag_s < -AHEAD_S:
+        yield _finding("clock-skew", model, worker, f"Its clock is {-lag_s:.1f} s ahead of the gateway's.")
+    elif lag_s is not None and lag_s > LATE_S:
+        text = f"Its clock is {lag_s:.1f} s behind the gateway's, or its KV events arrive that late."
+        yield _finding("clock-skew", model, worker, text)
+    elif ahead_s is not None and abs(ahead_s) > DATE_SKEW_S:
+        text = f"Its clock and that of this machine differ by {abs(ahead_s):.0f} s."
+        yield _finding("clock-skew", model, worker, text)
+
+
+def inaccurate_predictions(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    """Mostly wrong predictions, which no other finding about the worker explains."""
+    if worker.hit_alarm or (worker.stream is not None and worker.stream.doubt == "inaccurate"):
+        share = 0.0 if worker.hit_accuracy is None else worker.hit_accuracy
+        text = f"Predicted hits and those that it reports agree on {share:.0%} of the tokens."
+        yield _finding("inaccurate-predictions", model, worker, text)
+
+
+RULES: tuple[Rule, ...] = (
+    unavailable,
+    prefix_caching_off,
+    contradicted_block_size,
+    wrong_capacity,
+    early_eviction,
+    no_kv_events,
+    no_replay_endpoint,
+    lost_events,
+    wrong_tokenizer,
+    refused_names,
+    untrue_hits,
+    buffered_streams,
+    clock_skew,
+)
+
+
+def findings_of(model: ModelFacts, worker: WorkerFacts) -> list[Finding]:
+    """Return the findings about *worker* of *model*."""
+    found = [finding for rule in RULES for finding in rule(model, worker)]
+    return found or list(inaccurate_predictions(model, worker))
+
+
+def _evicts(stream: StreamFacts) -> bool:
+    """Whether the stream shows evictions, and no other removals."""
+    return (
+        stream.state == "live"
+        and stream.removed_blocks >= ENOUGH_EVICTED
+        and not stream.resets
+        and not stream.has_other_groups
+    )
+
+
+def _verdict(worker: WorkerFacts) -> str | None:
+    return None if worker.check is None else worker.check.verdict
+
+
+def _finding(
+    code: str, model: ModelFacts, worker: WorkerFacts, text: str, other_severity: Severity | None = None
+) -> Finding:
+    return Finding(code=code, text=text, model=model.name, worker=worker.id, other_severity=other_severity)
