@@ -18,7 +18,7 @@ class RouteRule(msgspec.Struct, frozen=True):
     teams: frozenset[str] | None = None
 
     def matches(self, traits: Traits) -> bool:
-        """Return whether the rule matches. A request without an output limit reaches no `max_tokens` limit."""
+        """Return whether the rule matches *traits*. `max_tokens_from` requires an output limit in the request."""
         least, below, most = self.prompt_tokens_from, self.prompt_tokens_below, self.max_tokens_from
         if least is not None and traits.prompt_tokens < least:
             return False
