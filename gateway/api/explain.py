@@ -172,12 +172,12 @@ class Explainer:
 
 @router.post(
     "/warmgate/explain",
-    summary="Where a request would go and why, without sending it",
+    summary="Explain where a request would be routed, without sending it",
     openapi_extra={"requestBody": _BODY},
 )
 async def explain(
     request: Request,
-    path: Annotated[str, Query(description="endpoint that the body is intended for")] = CHAT,
+    path: Annotated[str, Query(description="endpoint for which the body is intended")] = CHAT,
     key: Annotated[str | None, Query(description="id of the key to assume for the request")] = None,
     team: Annotated[str | None, Query(description="team to assume for the request")] = None,
 ) -> Response:

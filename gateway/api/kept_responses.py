@@ -102,7 +102,7 @@ class KeptResponses:
                 await reply.aclose()
         if is_everybody_heard:
             raise _unknown(response_id)
-        raise NoWorker("The worker that may have stored the response does not answer", retry_after_s=_RETRY_AFTER_S)
+        raise NoWorker("The worker that may store the response does not reply", retry_after_s=_RETRY_AFTER_S)
 
     def _everybody(self) -> Iterator[WorkerBackend | None]:
         """Yield all workers, including sleeping ones, which keep their responses.

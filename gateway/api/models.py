@@ -32,13 +32,13 @@ def _started_at(request: Request) -> int:
 StartedAt = Annotated[int, Depends(_started_at)]
 
 
-@router.get("/v1/models", summary="The models that are served")
+@router.get("/v1/models", summary="List the models that the caller may use")
 async def list_models(models: Registry, started_at: StartedAt, caller: AnyCaller) -> dict[str, Any]:
     shown = [_response(model_id, models, started_at) for model_id in _ids(models, caller)]
     return {"object": "list", "data": shown}
 
 
-@router.get("/v1/models/{model_id:path}", summary="One model")
+@router.get("/v1/models/{model_id:path}", summary="Return one model")
 async def retrieve_model(model_id: str, models: Registry, started_at: StartedAt, caller: AnyCaller) -> dict[str, Any]:
     if model_id not in _ids(models, caller):
         raise UnknownModel(f"The model {model_id[:100]!r} does not exist or is not served here", param="model")

@@ -48,15 +48,19 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 
 
 @router.head("/livez", include_in_schema=False)
-@router.get("/livez", summary="The process answers")
+@router.get("/livez", summary="Liveness of the process")
 async def livez() -> dict[str, str]:
     return {"status": "ok"}
 
 
 @router.head("/readyz", include_in_schema=False)
-@router.get("/readyz", summary="Some model can be served, with the reasons where one cannot", responses=_NOT_READY)
-@router.get("/health", summary="The same, where engines have it", responses=_NOT_READY)
-@router.get("/ping", summary="The same, where SageMaker asks", responses=_NOT_READY)
+@router.get(
+    "/readyz",
+    summary="Readiness: whether any model can be served, with the reasons for models that cannot",
+    responses=_NOT_READY,
+)
+@router.get("/health", summary="Readiness, at the path that engines use", responses=_NOT_READY)
+@router.get("/ping", summary="Readiness, at the path that SageMaker uses", responses=_NOT_READY)
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
     models: Models = request.app.state.models
     stream_state: StreamState = request.app.state.stream_state
@@ -84,7 +88,7 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
     return answer | {"kv_events": streams} if streams else answer
 
 
-@router.get("/version", summary="The version of the gateway, not of an engine")
+@router.get("/version", summary="Version of the gateway")
 async def version_of_the_gateway() -> dict[str, str]:
     return {"version": version("warmgate")}
 

@@ -80,7 +80,10 @@ class RefusedLogins:
         try:
             await self._store.note(entry)
         except StoreUnavailable:
-            _log.warning("requests with wrong admin keys were refused, and the store is unavailable: %s", entry.after)
+            _log.warning(
+                "requests with wrong admin keys are missing from the audit log because the store is unavailable: %s",
+                entry.after,
+            )
 
     async def run(self) -> None:
         """Write audit log entries when they are due, until cancelled."""

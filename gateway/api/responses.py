@@ -30,10 +30,10 @@ _EVENTS = b"text/event-stream"
 _OK = 200
 
 
-@router.get("/v1/responses/{response_id}", summary="A response, as its worker keeps it")
-@router.delete("/v1/responses/{response_id}", summary="Forget a response")
-@router.get("/v1/responses/{response_id}/input_items", summary="What a response answered")
-@router.post("/v1/responses/{response_id}/cancel", summary="End a response that is made in the background")
+@router.get("/v1/responses/{response_id}", summary="Return a stored response")
+@router.delete("/v1/responses/{response_id}", summary="Delete a stored response")
+@router.get("/v1/responses/{response_id}/input_items", summary="List the input items of a stored response")
+@router.post("/v1/responses/{response_id}/cancel", summary="Cancel a response that is generated in the background")
 async def kept_response(request: Request, response_id: str, caller: AnyCaller) -> Response:
     """Return the worker's reply about a stored response, only to the team that owns it.
 

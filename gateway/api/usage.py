@@ -66,10 +66,10 @@ class OwnModel(OwnSum):
 class OwnLimit(BaseModel):
     scope: Literal["key", "team"]
     name: str = Field(description="name of the key or the team")
-    model: str | None = Field(description="limited model; null: all models together")
+    model: str | None = Field(description="model to which the limit applies; null for all models together")
     measure: Measure
-    amount: float = Field(description="limit in units per minute, day or month, or concurrently")
-    remaining: float = Field(description="units available now")
+    amount: float = Field(description="limit per minute, day or month, or of concurrent requests")
+    remaining: float = Field(description="amount of the limit that is available now")
     reset_s: float = Field(description="seconds until the full amount is available again")
 
 
@@ -90,11 +90,11 @@ def _self_view(request: Request) -> SelfView:
     return view
 
 
-@router.get("/v1/usage", summary="What your key has used in a month, and what is left of its limits now")
+@router.get("/v1/usage", summary="Monthly usage and remaining limits of the caller's key")
 async def read_own_usage(
     caller: AnyCaller,
     view: Annotated[SelfView, Depends(_self_view)],
-    month: Annotated[str | None, Query(description="month, e.g. 2026-11; if omitted: this month")] = None,
+    month: Annotated[str | None, Query(description="month, e.g. 2026-11; the current month if omitted")] = None,
 ) -> OwnUsage:
     if caller is None:
         raise UnknownEntity("Usage is not tracked: there are no teams and no keys")

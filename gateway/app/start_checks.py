@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 INTERVAL_S = 1.0
 WORDS: dict[Verdict, str] = {
     "unknown": "could not be tested",
-    "model": "does not know the model under the name that requests are sent with (upstream_model)",
+    "model": "does not serve a model of the name that requests use (upstream_model)",
     "tokens": "produces a different number of tokens for a text than the gateway's tokenizer (tokenizer.path)",
-    "topic": "published no KV events for a prompt: check endpoint and topic of its KV events",
+    "topic": "published no KV events for a prompt; check the endpoint and topic of its KV events",
     "block_size": "publishes a block size that differs from its metrics",
-    "prefix": "publishes blocks that do not match the prompt: another tokenizer, template or adapter",
+    "prefix": "publishes blocks that do not match the prompt; check its tokenizer, chat template and adapter",
     "salt": "publishes blocks that do not match a prompt with a cache_salt",
     "cached_tokens": "reports a number of cached tokens that differs from its KV events",
 }
@@ -124,7 +124,7 @@ class StartChecks:
         block_hash = await self._check.block_hash(examinee)
         self._found[model.name, subject] = Examination(verdict, differing, block_hash)
         if verdict == "agrees":
-            _log.info("worker %s of model %s has the cache that it publishes", subject.worker, model.name)
+            _log.info("worker %s of model %s publishes KV events that match its cache", subject.worker, model.name)
         else:
             _log.warning("worker %s of model %s %s", subject.worker, model.name, WORDS[verdict])
 

@@ -61,7 +61,7 @@ def _equal_secrets(settings: Settings) -> Iterator[str]:
     for name, secret in given:
         other = owners.setdefault(digester.digest(secret), name)
         if other != name:
-            yield f"admin.keys: {other} and {name} have the same secret; each must have its own."
+            yield f"admin.keys: {other} and {name} have the same secret. Give each key a different secret."
 
 
 def _equal_ports(settings: Settings) -> Iterator[str]:
@@ -75,7 +75,7 @@ def _equal_ports(settings: Settings) -> Iterator[str]:
     for i, (name, host, port) in enumerate(ports):
         for other, elsewhere, taken in ports[:i]:
             if port and port == taken and (host == elsewhere or EVERYWHERE & {host, elsewhere}):
-                yield f"{name} has the port {port}, and so has {other}; each needs its own."
+                yield f"{name} and {other} both use port {port}. Set them to different ports."
 
 
 def _place_of(address: str | None) -> tuple[str, int | None]:
@@ -111,7 +111,7 @@ def _unknown_models(settings: Settings) -> Iterator[str]:
 
     def of(scope: TeamSettings | KeySettings, place: str) -> Iterator[str]:
         for name in sorted(scope.model_limits.keys() - known):
-            yield f"{place}.model_limits names {name!r}, and models has none of that name; aliases do not count here."
+            yield f"{place}.model_limits names {name!r}, which is not the name of a model (aliases are not allowed)."
 
     for i, team in enumerate(settings.teams):
         yield from of(team, f"teams[{i}]")

@@ -36,8 +36,8 @@ SUM_DAYS = 5 * 366
 
 
 _OPEN = {
-    "loopback": "neither teams nor a store are set: only programs on this machine may send requests",
-    "network": "neither teams nor a store are set, and server.open_mode is network: the port serves every host",
+    "loopback": "no teams and no store are configured, so only programs on this machine may send requests",
+    "network": "no teams and no store are configured, and server.open_mode is network: no host needs a key",
 }
 
 
@@ -252,7 +252,7 @@ class Tenancy:
         if self.is_open:
             _log.warning(_OPEN[self._rules.open_mode])
         elif not self._rules.has_store:
-            _log.warning("store.url is not set: usage, budgets and keys created at run time are lost at a restart")
+            _log.warning("store.url is not set, so usage, budgets and keys created at run time are lost on restart")
         for sentence in self._rules.warnings:
             _log.warning(sentence)
 
@@ -275,7 +275,7 @@ def _lock_of(store: StoreRules) -> FileLock | None:
     try:
         return FileLock(path)
     except FileTaken:
-        text = f"store.url: {path} is in use by another gateway; those that share a store need one in Redis."
+        text = f"store.url: {path} is in use by another gateway. Use Redis to share a store between gateways."
         raise StoreAddressError(text) from None
     except OSError as fault:
         raise StoreAddressError(f"store.url: {path} cannot be used: {fault.strerror}.") from None

@@ -28,28 +28,29 @@ sys.meta_path.insert(0, Missing())
 FAULTS: list[tuple[dict[str, Any], str]] = [
     (
         {"teams": [{"name": "blue", "keys": [KEY, KEY | {"id": "cd"}]}]},
-        "teams: the keys 'ci' and 'cd' have the same secret; each must have its own.",
+        "teams: the keys 'ci' and 'cd' have the same secret. Give each key a different secret.",
     ),
     (
         {"admin": {"keys": [OWNER, OWNER | {"id": "bob", "role": "viewer"}]}},
-        "admin.keys: the admin key 'ann' and the admin key 'bob' have the same secret; each must have its own.",
+        "admin.keys: the admin key 'ann' and the admin key 'bob' have the same secret. "
+        "Give each key a different secret.",
     ),
     (
         {"teams": [{"name": "blue", "keys": [KEY]}], "admin": {"keys": [OWNER]}},
-        "admin.keys: the key 'ci' of the team 'blue' and the admin key 'ann' have the same secret; "
-        "each must have its own.",
+        "admin.keys: the key 'ci' of the team 'blue' and the admin key 'ann' have the same secret. "
+        "Give each key a different secret.",
     ),
     (
         {"server": {"port": 18999, "host": "0.0.0.0"}, "admin": {"port": 18999, "host": "127.0.0.1"}},
-        "admin.port has the port 18999, and so has server.port; each needs its own.",
+        "admin.port and server.port both use port 18999. Set them to different ports.",
     ),
     (
         {"server": {"port": 18999, "probes_port": 18999}},
-        "server.probes_port has the port 18999, and so has server.port; each needs its own.",
+        "server.probes_port and server.port both use port 18999. Set them to different ports.",
     ),
     (
         {"server": {"port": 18999}, "kv_events": {"bind": "tcp://127.0.0.1:18999"}},
-        "kv_events.bind has the port 18999, and so has server.port; each needs its own.",
+        "kv_events.bind and server.port both use port 18999. Set them to different ports.",
     ),
     (
         {"store": {"url": "sqlite:////nowhere/warmgate.db"}},
@@ -62,11 +63,11 @@ FAULTS: list[tuple[dict[str, Any], str]] = [
     ),
     (
         {"teams": [{"name": "blue", "model_limits": {"tinny": {"max_concurrent_requests": 1}}}]},
-        "teams[0].model_limits names 'tinny', and models has none of that name; aliases do not count here.",
+        "teams[0].model_limits names 'tinny', which is not the name of a model (aliases are not allowed).",
     ),
     (
         {"teams": [{"name": "blue", "keys": [KEY | {"model_limits": {"tinny": {"max_concurrent_requests": 1}}}]}]},
-        "teams[0].keys[0].model_limits names 'tinny', and models has none of that name; aliases do not count here.",
+        "teams[0].keys[0].model_limits names 'tinny', which is not the name of a model (aliases are not allowed).",
     ),
     (
         {"models": [MODEL | {"tokenizer": {"path": "/nowhere", "source": "local"}}]},

@@ -35,8 +35,10 @@ PENDING, UNKNOWN = "pending", "unknown"
 
 
 class ListedWorkerResponse(WorkerResponse):
-    source: Origin = Field(description="origin of the worker; api: added by this API, and removable")
-    reason: str | None = Field(description="why an added worker is not in use; null: it is in use")
+    source: Origin = Field(
+        description="source of the worker; workers with the source api were added by this API and can be removed"
+    )
+    reason: str | None = Field(description="why an added worker is not in use; null if it is in use")
 
 
 class ListedWorkers(BaseModel):
@@ -50,7 +52,7 @@ class Removal(paging.Query):
 
 @router.get(
     "",
-    summary="Every worker, where it comes from, and its state",
+    summary="List all workers with their source and state",
     response_model=ListedWorkers,
     dependencies=[Depends(needs("viewer"))],
 )
@@ -62,9 +64,9 @@ async def list_workers(parts: PartsOfApp) -> Response:
 
 @router.post(
     "",
-    summary="Add a worker to a model, at every gateway of the store, until it is removed",
-    description="Repeated with the same `idempotency-key` within 24 hours, it adds nothing and returns the same "
-    "worker.",
+    summary="Add a worker to a model, on all gateways that share the store",
+    description="A request repeated with the same `idempotency-key` within 24 hours adds nothing and returns the "
+    "same worker.",
     status_code=201,
     response_model=ListedWorkers,
     openapi_extra=takes(NewWorkerBody),
@@ -97,7 +99,7 @@ async def add(
 
 @router.delete(
     "",
-    summary="Remove a worker that was added, from every gateway of the store; requests that it has go on",
+    summary="Remove an added worker from all gateways that share the store; its running requests continue",
     status_code=204,
     dependencies=[Depends(needs("owner"))],
 )

@@ -59,7 +59,9 @@ class LimitsBody(RequestBody):
     """Limits of a team or key. A field with the value null sets no limit."""
 
     requests_per_minute: Amount | None = Field(default=None, description="requests")
-    input_tokens_per_minute: Amount | None = Field(default=None, description="prompt tokens, cached ones weigh less")
+    input_tokens_per_minute: Amount | None = Field(
+        default=None, description="prompt tokens per minute; cached tokens count less"
+    )
     output_tokens_per_minute: Amount | None = Field(default=None, description="generated tokens")
     tokens_per_minute: Amount | None = Field(default=None, description="prompt and generated tokens")
     concurrent: Amount | None = Field(default=None, description="concurrent requests")
@@ -87,30 +89,36 @@ def limits_by_model(bodies: dict[str, LimitsBody]) -> dict[str, Limits]:
 class TeamState(RequestBody):
     """Fields of a team except its name."""
 
-    weight: Weight = Field(default=1.0, description="share of a saturated fleet, relative to other teams")
+    weight: Weight = Field(default=1.0, description="relative share of capacity among teams while all workers are busy")
     priority: PriorityName = Field(
         default="normal", description="priority: high, normal or low; higher is served first"
     )
     models: Names | None = Field(
-        default=None, description="allowed models: names, aliases, or prefixes with *; null: all, []: none"
+        default=None,
+        description="allowed models as names, aliases, or prefixes with *; null allows all, [] allows none",
     )
-    strategies: Strategies | None = Field(default=None, description="strategies that requests may ask for; null: all")
-    fallback: bool = Field(default=True, description="whether fallbacks, including Bedrock, may answer its requests")
+    strategies: Strategies | None = Field(
+        default=None, description="strategies that requests may select; null allows all"
+    )
+    fallback: bool = Field(
+        default=True, description="whether fallbacks, including Bedrock, may answer requests of the team"
+    )
     ttft_s: Seconds | None = Field(
-        default=None, description="target time to first token: slower requests go to a fallback, see spill.when_late"
+        default=None,
+        description="target time to first token in seconds; slower requests may go to a fallback (spill.when_late)",
     )
-    blocked: bool = Field(default=False, description="whether all keys of the team are refused")
+    blocked: bool = Field(default=False, description="whether all keys of the team are rejected")
     isolated_cache: bool = Field(
-        default=False, description="whether cached prefixes are kept separate from other teams"
+        default=False, description="whether the team's cached prefixes are kept separate from those of other teams"
     )
-    projects: Names = Field(default=(), description="tags for reporting usage separately")
-    guardrails: Names = Field(default=(), description="names of guardrails that check its requests and answers")
-    limits: LimitsBody = Field(default=LimitsBody(), description="limits of all keys of the team together")
+    projects: Names = Field(default=(), description="project tags for separate usage reports")
+    guardrails: Names = Field(default=(), description="names of guardrails that check the team's requests and answers")
+    limits: LimitsBody = Field(default=LimitsBody(), description="limits on all keys of the team together")
     model_limits: ModelLimits = Field(default={}, description="limits of individual models, by model name")
 
 
 class TeamBody(TeamState):
-    name: EntityName = Field(description="team name, in the ledger and in metrics")
+    name: EntityName = Field(description="team name, as shown in the ledger and in metrics")
 
 
 class TeamPut(TeamState):
@@ -120,44 +128,46 @@ class TeamPut(TeamState):
 class KeyState(RequestBody):
     """Fields of a key except its ID and team. A field with the value null takes the value of the team."""
 
-    project: EntityName | None = Field(default=None, description="tag for reporting its usage separately")
-    models: Names | None = Field(default=None, description="allowed models, within those of the team")
-    strategies: Strategies | None = Field(default=None, description="strategies that requests may ask for")
-    fallback: bool | None = Field(default=None, description="whether fallbacks may answer its requests")
+    project: EntityName | None = Field(default=None, description="project tag for separate usage reports")
+    models: Names | None = Field(default=None, description="allowed models, among those of the team")
+    strategies: Strategies | None = Field(default=None, description="strategies that requests may select")
+    fallback: bool | None = Field(default=None, description="whether fallbacks may answer requests of the key")
     networks: Annotated[Networks, Field(max_length=MOST_NAMES)] | None = Field(
-        default=None, description="networks that the key may be used from, e.g. 10.0.0.0/8; null: all"
+        default=None, description="networks from which the key may be used, e.g. 10.0.0.0/8; null allows all"
     )
     priority: PriorityName | None = Field(
         default=None, description="priority: high, normal or low; higher is served first"
     )
-    weight: Weight | None = Field(default=None, description="share of a saturated fleet, relative to other keys")
-    blocked: bool = Field(default=False, description="whether the key is refused")
-    expires_at: Annotated[AwareDatetime, AfterValidator(_check_expiry)] | None = Field(
-        default=None, description="expiry time, RFC 3339; null: never"
+    weight: Weight | None = Field(
+        default=None, description="relative share of capacity among keys while all workers are busy"
     )
-    limits: LimitsBody = Field(default=LimitsBody(), description="limits of the key, in addition to those of the team")
+    blocked: bool = Field(default=False, description="whether the key is rejected")
+    expires_at: Annotated[AwareDatetime, AfterValidator(_check_expiry)] | None = Field(
+        default=None, description="expiry time, RFC 3339; null if the key never expires"
+    )
+    limits: LimitsBody = Field(default=LimitsBody(), description="limits on the key, in addition to those on the team")
     model_limits: ModelLimits = Field(default={}, description="limits of individual models, by model name")
 
 
 class KeyBody(KeyState):
     team: EntityName = Field(description="team that the key belongs to")
     id: EntityName | None = Field(
-        default=None, description="public name, shown in logs and in the ledger; null: generated"
+        default=None, description="ID of the key in logs and the ledger; null to generate one"
     )
 
 
 class RotationBody(RequestBody):
     grace_s: Annotated[float, Field(ge=0, le=LONGEST_GRACE_S)] = Field(
-        default=0, description="how long the previous secret stays valid"
+        default=0, description="seconds for which the previous secret stays valid"
     )
     end_graces: bool = Field(
-        default=False, description="whether previous secrets still in their grace period end at once"
+        default=False, description="whether to revoke previous secrets that are in their grace period"
     )
 
 
 class WorkerBody(RequestBody):
     worker: str = Field(description="id of the worker")
-    model: str | None = Field(default=None, description="model of the worker; null: every model that it serves")
+    model: str | None = Field(default=None, description="model of the worker; null for every model that it serves")
 
 
 def _check_worker_id(value: str) -> str:
@@ -168,20 +178,20 @@ def _check_worker_id(value: str) -> str:
 
 class NewWorkerBody(RequestBody):
     model: Annotated[ModelName, Field(max_length=LONGEST_MODEL)] = Field(
-        description="configured name of the model to serve"
+        description="configured name of the model that the worker serves"
     )
     url: Annotated[WorkerUrl, Field(max_length=LONGEST_URL)] = Field(
         description="address of the worker, http or https, without credentials"
     )
     id: Annotated[Token, Field(max_length=LONGEST_ID), AfterValidator(_check_worker_id)] | None = Field(
-        default=None, description="name in headers, logs and metrics; null: derived from url"
+        default=None, description="worker ID in headers, logs and metrics; null to derive it from the URL"
     )
 
 
 class DrainBody(WorkerBody):
     hand_over_after_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] | None = Field(
         default=None,
-        description="time until streams move to other workers; null: never; if omitted: drain.hand_over_after_s",
+        description="seconds until streams move to other workers; null for never; drain.hand_over_after_s if omitted",
     )
 
 
@@ -195,9 +205,9 @@ def written(body: RequestBody) -> dict[str, Any]:
 
 
 class CreditBody(RequestBody):
-    measure: BudgetMeasure = Field(description="limit whose usage is reduced")
-    amount: float = Field(gt=0, le=MOST_UNITS, description="US dollars or tokens, up to what was used")
-    key: EntityName | None = Field(default=None, description="key of the team to credit; null: the team itself")
+    measure: BudgetMeasure = Field(description="limit whose recorded usage to reduce")
+    amount: float = Field(gt=0, le=MOST_UNITS, description="amount in US dollars or tokens, at most the recorded usage")
+    key: EntityName | None = Field(default=None, description="key whose usage to reduce; null for the whole team")
     model: ModelName | None = Field(
-        default=None, description="model whose limit to credit; null: the limit for all models"
+        default=None, description="model whose limit to credit; null for the limit on all models"
     )

@@ -35,10 +35,12 @@ router = APIRouter(prefix="/admin/v1/keys", tags=["keys"])
 
 
 class KeysPage(PageQuery):
-    team: str | None = Field(default=None, description="only its keys")
+    team: str | None = Field(default=None, description="list only keys of this team")
 
 
-@router.get("", summary="The keys, by id", response_model=Listed[KeyResponse], dependencies=[Depends(needs("viewer"))])
+@router.get(
+    "", summary="List all keys by ID", response_model=Listed[KeyResponse], dependencies=[Depends(needs("viewer"))]
+)
 async def list_keys(parts: PartsOfApp, page: Annotated[KeysPage, Query()]) -> Response:
     directory = await parts.entities.look()
     keys = directory.keys
@@ -48,7 +50,7 @@ async def list_keys(parts: PartsOfApp, page: Annotated[KeysPage, Query()]) -> Re
     return JSONResponse(listing([_response(parts, key) for key in found], after))
 
 
-@router.get("/{key_id}", summary="One key", response_model=KeyResponse, dependencies=[Depends(needs("viewer"))])
+@router.get("/{key_id}", summary="Return one key", response_model=KeyResponse, dependencies=[Depends(needs("viewer"))])
 async def read_key(key_id: str, parts: PartsOfApp) -> Response:
     key = await parts.entities.key(key_id)
     return JSONResponse(_response(parts, key), headers=tagged(key))
@@ -56,9 +58,9 @@ async def read_key(key_id: str, parts: PartsOfApp) -> Response:
 
 @router.post(
     "",
-    summary="Make a key; its secret is shown this once",
-    description="Repeated with the same `idempotency-key` within 24 hours, it creates no second key and returns the "
-    "same answer with the same secret, which is derived, not stored; 409 once the key has another secret.",
+    summary="Create a key; its secret is shown only once",
+    description="A request repeated with the same `idempotency-key` within 24 hours creates no second key. It returns "
+    "the same response with the same secret, which is derived, not stored, or 409 after a rotation of the key.",
     status_code=201,
     response_model=NewKeyResponse,
     openapi_extra=takes(KeyBody),
@@ -104,8 +106,8 @@ async def make_key(
 
 @router.patch(
     "/{key_id}",
-    summary="Change some of what is said of a key",
-    description="A JSON merge patch, RFC 7396: null restores a default. Operators change "
+    summary="Change some fields of a key",
+    description="The body is a JSON merge patch (RFC 7396), in which null restores a default. Operators may change "
     f"{', '.join(sorted(OPERATOR_FIELDS))}; owners may change all except id and team.",
     response_model=KeyResponse,
     openapi_extra=takes(KeyState, required=False),
@@ -135,10 +137,10 @@ async def change_key(
 
 @router.post(
     "/{key_id}/rotate",
-    summary="Give a key another secret, which is shown this once",
-    description="Grace periods of earlier rotations continue unless `end_graces` is set. Repeated with the same "
-    "`idempotency-key` "
-    "within 24 hours, it changes nothing and returns the same answer; 409 once another request has rotated the key.",
+    summary="Rotate a key: it gets a new secret, which is shown only once",
+    description="Grace periods of earlier rotations continue unless `end_graces` is set. A request repeated "
+    "with the same `idempotency-key` within 24 hours changes nothing and returns the same response, or 409 after "
+    "another request has rotated the key.",
     response_model=NewKeyResponse,
     openapi_extra=takes(RotationBody, required=False),
     dependencies=[Depends(needs("owner"))],
@@ -163,7 +165,7 @@ async def rotate_key(
             return former, True
         check_match(if_match, former)
         if began is not None and began != _fingerprint(former):
-            raise Overtaken(f"The key {key_id!r} has been rotated by another request since this one was first sent")
+            raise Overtaken(f"Another request has rotated the key {key_id!r} since this request was first sent")
         key = rotated(former, digest, how.grace_s, parts.wall_clock(), end_graces=how.end_graces)
         await _replace(parts, who, "rotate", key, former)
         return key, False
@@ -174,7 +176,7 @@ async def rotate_key(
 
 @router.delete(
     "/{key_id}",
-    summary="Delete a key: every gateway refuses it within a second",
+    summary="Delete a key; all gateways reject it within a second",
     status_code=204,
     dependencies=[Depends(needs("owner"))],
 )

@@ -21,12 +21,12 @@ class PriceResponse(BaseModel):
     input_usd: float
     cached_input_usd: float
     output_usd: float
-    gpu_hour_usd: float | None = Field(description="US dollars for an hour of a worker; null: priced by tokens")
+    gpu_hour_usd: float | None = Field(description="US dollars per hour of a worker; null if tokens are priced")
 
 
 class RouteResponse(BaseModel):
     name: str
-    share: float = Field(description="target share of requests that match no rule; 0: none")
+    share: float = Field(description="target share, from 0 to 1, of requests that match no rule")
     rules: list[str] = Field(description="rules of the route that select this model")
 
 
@@ -40,14 +40,14 @@ class ModelResponse(BaseModel):
     routes: list[RouteResponse] = Field(description="routes that include this model")
     price: PriceResponse
     max_output_tokens: int | None
-    bedrock: str | None = Field(description="Bedrock model that answers when no worker can; null: none")
-    fallbacks: list[str] = Field(description="ids of the backends to try, in order, when no worker can answer")
-    not_ready: str | None = Field(description="why no backend can answer now; null: at least one can")
+    bedrock: str | None = Field(description="Bedrock model that answers if no worker can, or null")
+    fallbacks: list[str] = Field(description="IDs of the backends to try, in order, if no worker can answer")
+    not_ready: str | None = Field(description="why no backend can answer now; null if at least one can")
     in_flight: int
     workers: list[WorkerResponse]
 
 
-@router.get("", summary="The models, in the order of the settings", response_model=Listed[ModelResponse])
+@router.get("", summary="List the models in configured order", response_model=Listed[ModelResponse])
 async def list_models(gateway: GatewayOfApp) -> Response:
     return JSONResponse(listing([_response(model, gateway) for model in gateway.configured()], None))
 

@@ -29,14 +29,16 @@ class Listed(BaseModel, Generic[T]):
     object: Literal["list"]
     data: list[T]
     has_more: bool
-    next: str | None = Field(description="`after` for the next page; null: this is the last page")
+    next: str | None = Field(description="value of `after` for the next page; null on the last page")
 
 
 class PageQuery(Query):
     limit: Annotated[int, Field(ge=1, le=MOST)] = Field(
         default=USUAL, description="maximum number of entries to return"
     )
-    after: After | None = Field(default=None, description="`next` of the previous page; if omitted: the first page")
+    after: After | None = Field(
+        default=None, description="value of `next` on the previous page; omit it for the first page"
+    )
 
 
 def listing(data: Sequence[Any], after: str | None) -> dict[str, Any]:

@@ -24,8 +24,8 @@ class ReloadResponse(BaseModel):
 
 @router.post(
     "",
-    summary="Read the configuration of this gateway again, and put it in force",
-    description="An invalid configuration is answered 409 with all errors, and changes nothing.",
+    summary="Reload the configuration of this gateway and apply it",
+    description="An invalid configuration gets status 409 with all errors, and nothing changes.",
     response_model=ReloadResponse,
     dependencies=[Depends(needs("operator")), Depends(raw_body)],
 )

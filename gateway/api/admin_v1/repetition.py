@@ -43,7 +43,7 @@ async def made_once(
     if kept is None:
         wanted = claim.made.partition(" ")[0]
         if await exists(wanted):
-            raise Conflict(f"{wanted!r} is there already")
+            raise Conflict(f"{wanted!r} already exists")
     kept = await kept_claim(claim, claims)
     name, _, seed = kept.made.partition(" ")
     if await exists(name):

@@ -17,18 +17,24 @@ Json = dict[str, Any]
 class TeamResponse(TeamState):
     object: Literal["team"]
     name: str
-    declared: bool = Field(description="whether it is defined in the configuration, and changed only there")
+    declared: bool = Field(
+        description="whether the object is defined in the configuration, and can be changed only there"
+    )
 
 
 class KeyResponse(KeyState):
     object: Literal["key"]
     id: str
     team: str
-    created_at: str | None = Field(description="RFC 3339 in UTC; null: defined in the configuration")
-    expires_at: str | None = Field(description="RFC 3339 in UTC; null: never")  # type: ignore[assignment]  # shown
+    created_at: str | None = Field(
+        description="creation time, RFC 3339 in UTC; null if the key is defined in the configuration"
+    )
+    expires_at: str | None = Field(description="expiry time, RFC 3339 in UTC; null if the key never expires")  # type: ignore[assignment]  # shown
     expired: bool
     former_until: str | None = Field(description="time until which a previous secret stays valid")
-    declared: bool = Field(description="whether it is defined in the configuration, and changed only there")
+    declared: bool = Field(
+        description="whether the object is defined in the configuration, and can be changed only there"
+    )
 
 
 class NewKeyResponse(KeyResponse):

@@ -29,9 +29,9 @@ class CreditResponse(BaseModel):
 
 @router.post(
     "/{name}/credits",
-    summary="Give a part of a budget back",
+    summary="Reduce the recorded usage of a budget",
     description="Reduces the usage of a limit in the current day or month. The ledger is unchanged; the audit log "
-    "records who did it. Repeated with the same `idempotency-key` at this gateway, it has no further effect.",
+    "records who did it. A request repeated with the same `idempotency-key` at this gateway has no further effect.",
     response_model=CreditResponse,
     openapi_extra=takes(CreditBody),
     dependencies=[Depends(needs("owner"))],

@@ -28,7 +28,7 @@ class Deletion(paging.Query):
 
 
 @router.get(
-    "", summary="The teams, by name", response_model=Listed[TeamResponse], dependencies=[Depends(needs("viewer"))]
+    "", summary="List all teams by name", response_model=Listed[TeamResponse], dependencies=[Depends(needs("viewer"))]
 )
 async def list_teams(parts: PartsOfApp, page: Annotated[PageQuery, Query()]) -> Response:
     directory = await parts.entities.look()
@@ -37,7 +37,7 @@ async def list_teams(parts: PartsOfApp, page: Annotated[PageQuery, Query()]) -> 
     return JSONResponse(listing(shown, after))
 
 
-@router.get("/{name}", summary="One team", response_model=TeamResponse, dependencies=[Depends(needs("viewer"))])
+@router.get("/{name}", summary="Return one team", response_model=TeamResponse, dependencies=[Depends(needs("viewer"))])
 async def read_team(name: str, parts: PartsOfApp) -> Response:
     team = await parts.entities.team(name)
     is_declared = parts.entities.directory.is_declared_team(name)
@@ -46,9 +46,9 @@ async def read_team(name: str, parts: PartsOfApp) -> Response:
 
 @router.post(
     "",
-    summary="Make a team",
-    description="Repeated with the same `idempotency-key` within 24 hours, it creates nothing and returns the same "
-    "team.",
+    summary="Create a team",
+    description="A request repeated with the same `idempotency-key` within 24 hours creates nothing and returns the "
+    "same team.",
     status_code=201,
     response_model=TeamResponse,
     openapi_extra=takes(TeamBody),
@@ -80,7 +80,7 @@ async def make_team(
 
 @router.put(
     "/{name}",
-    summary="Make a team, or replace all that is said of it",
+    summary="Create or replace a team",
     response_model=TeamResponse,
     responses={201: {"model": TeamResponse, "description": "It is new"}},
     openapi_extra=takes(TeamPut, required=False),
@@ -111,8 +111,8 @@ async def put_team(
 
 @router.patch(
     "/{name}",
-    summary="Change some of what is said of a team",
-    description="A JSON merge patch, RFC 7396: null restores a default. Operators change "
+    summary="Change some fields of a team",
+    description="The body is a JSON merge patch (RFC 7396), in which null restores a default. Operators may change "
     f"{', '.join(sorted(OPERATOR_FIELDS))}; owners may change all.",
     response_model=TeamResponse,
     openapi_extra=takes(TeamState, required=False),
@@ -141,8 +141,8 @@ async def change_team(
 
 @router.delete(
     "/{name}",
-    summary="Delete a team; its lines in the ledger stay",
-    description="A team with keys is deleted, together with its keys, only with `cascade=true`.",
+    summary="Delete a team; its ledger records are kept",
+    description="A team that has keys can be deleted only with `cascade=true`, which also deletes its keys.",
     status_code=204,
     dependencies=[Depends(needs("owner"))],
 )

@@ -42,13 +42,13 @@ class DateRange(paging.Query):
     """Query for a range of whole days in the ledger's time zone."""
 
     month: Annotated[str, Field(pattern=MONTH)] | None = Field(
-        default=None, description="month, e.g. 2026-11; if omitted: this month"
+        default=None, description="month, e.g. 2026-11; the current month if omitted"
     )
     first_day: Annotated[str, Field(pattern=DAY)] | None = Field(
         default=None, alias="from", description="first day, e.g. 2026-11-01, instead of a month"
     )
     last_day: Annotated[str, Field(pattern=DAY)] | None = Field(
-        default=None, alias="to", description="last day, inclusive, e.g. 2026-11-21; if omitted: today"
+        default=None, alias="to", description="last day, inclusive, e.g. 2026-11-21; the current day if omitted"
     )
 
     def period(self, today: date) -> Period:
@@ -73,10 +73,12 @@ class DateRange(paging.Query):
 
 class Filters(DateRange):
     team: Text | None = None
-    key: Text | None = Field(default=None, description="a key's id")
-    project: Text | None = Field(default=None, description="project tag; empty: requests without a project")
+    key: Text | None = Field(default=None, description="ID of the key")
+    project: Text | None = Field(default=None, description="project tag; empty for requests without a project")
     model: Text | None = Field(default=None, description="configured name of the model")
-    backend: Text | None = Field(default=None, description="id of a worker, or bedrock; empty: not answered")
+    backend: Text | None = Field(
+        default=None, description="worker ID or bedrock; empty for requests that no backend answered"
+    )
 
     def filter(self) -> Filter:
         return Filter(team=self.team, key=self.key, project=self.project, model=self.model, backend=self.backend)
@@ -115,9 +117,9 @@ class Export(RecordsQuery):
 class UsersQuery(paging.Query):
     team: Text = Field(description="team of the end users")
     month: Annotated[str, Field(pattern=MONTH)] | None = Field(
-        default=None, description="month, e.g. 2026-11; if omitted: this month"
+        default=None, description="month, e.g. 2026-11; the current month if omitted"
     )
-    user: Text | None = Field(default=None, description="only this end user")
+    user: Text | None = Field(default=None, description="return only this end user")
     limit: Annotated[int, Field(ge=1, le=paging.MOST)] = paging.USUAL
 
 
@@ -168,7 +170,7 @@ class RecordResponse(BaseModel):
     duration_ms: float
 
 
-@router.get("", summary="Sums of a month, or of some days", response_model=UsageResponse)
+@router.get("", summary="Usage sums of a month or a range of days", response_model=UsageResponse)
 async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) -> Response:
     period = asked.period(_today(parts))
     await _check(parts, asked.filter(), period)
@@ -187,7 +189,9 @@ async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) ->
     )
 
 
-@router.get("/users", summary="The end users of a team who cost most in a month", response_model=Listed[SumResponse])
+@router.get(
+    "/users", summary="End users of a team with the highest cost in a month", response_model=Listed[SumResponse]
+)
 async def read_users(parts: PartsOfApp, asked: Annotated[UsersQuery, Query()]) -> Response:
     month = DateRange(month=asked.month).period(_today(parts)).first_day[:7]
     await _check_team(parts, asked.team)
@@ -195,7 +199,7 @@ async def read_users(parts: PartsOfApp, asked: Annotated[UsersQuery, Query()]) -
     return JSONResponse(listing([_sum_response(each) for each in users], None))
 
 
-@router.get("/records", summary="Single requests, the latest first", response_model=Listed[RecordResponse])
+@router.get("/records", summary="List individual requests, latest first", response_model=Listed[RecordResponse])
 async def read_records(parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]) -> Response:
     query = asked.query(_today(parts))
     await _check(parts, query.of, query.period)
@@ -205,7 +209,7 @@ async def read_records(parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]
 
 @router.get(
     "/export",
-    summary="Single requests as a file: CSV, or JSON lines",
+    summary="Export individual requests as CSV or JSON lines",
     response_class=StreamingResponse,
     responses={
         200: {

@@ -47,7 +47,7 @@ class Workers(BaseModel):
 
 @router.post(
     "/drain",
-    summary="Send no more requests from this gateway to a worker; those that it has go on, long streams elsewhere",
+    summary="Drain a worker: this gateway sends it no new requests, and moves long streams to other workers",
     response_model=Workers,
     openapi_extra=takes(DrainBody),
     dependencies=[Depends(needs("operator"))],
@@ -66,7 +66,7 @@ async def drain(
 
 @router.post(
     "/undrain",
-    summary="Send requests to a worker again",
+    summary="Stop draining a worker, and send requests to it again",
     response_model=Workers,
     openapi_extra=takes(WorkerBody),
     dependencies=[Depends(needs("operator"))],

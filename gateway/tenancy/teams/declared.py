@@ -59,7 +59,9 @@ def digested(teams: Iterable[DeclaredTeam], digester: Digester) -> Declared:
             keys[key.id] = key
             other = owners.setdefault(key.digest, key.id)
             if other != key.id:
-                faults.append(f"teams: the keys {other!r} and {key.id!r} have the same secret; each must have its own.")
+                faults.append(
+                    f"teams: the keys {other!r} and {key.id!r} have the same secret. Give each key a different secret."
+                )
     if faults:
         raise TwoKeysOneSecretError(faults)
     return Declared(named, keys)

@@ -116,8 +116,8 @@ async def test_what_disagrees_is_said(tokenizers: Tokenizers, caplog: pytest.Log
     await StartChecks([a_followed_model()], Streams(), Finds("topic", "agrees"), tokenizers).check()
 
     assert [
-        "worker a of model tiny published no KV events for a prompt: check endpoint and topic of its KV events",
-        "worker b of model tiny has the cache that it publishes",
+        "worker a of model tiny published no KV events for a prompt; check the endpoint and topic of its KV events",
+        "worker b of model tiny publishes KV events that match its cache",
     ] == caplog.messages
 
 

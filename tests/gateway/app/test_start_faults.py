@@ -43,9 +43,9 @@ def test_a_file_in_a_folder_can_be_a_store(tmp_path: Path) -> None:
 
 def test_every_fault_has_its_sentence() -> None:
     assert [
-        "admin.port has the port 18999, and so has server.port; each needs its own.",
+        "admin.port and server.port both use port 18999. Set them to different ports.",
         "store.url names a file in /nowhere, which is not a folder.",
-        "teams[0].model_limits names 'a', and models has none of that name; aliases do not count here.",
+        "teams[0].model_limits names 'a', which is not the name of a model (aliases are not allowed).",
     ] == sentences(
         server={"port": 18999},
         admin={"port": 18999},

@@ -61,7 +61,9 @@ async def test_without_teams_and_store_this_machine_may_ask(caplog: pytest.LogCa
         with pytest.raises(Forbidden):
             who(tenancy, None, peer="10.0.0.9")
 
-    assert ["neither teams nor a store are set: only programs on this machine may send requests"] == caplog.messages
+    assert [
+        "no teams and no store are configured, so only programs on this machine may send requests"
+    ] == caplog.messages
 
 
 async def test_a_team_closes_the_gateway() -> None:
@@ -155,7 +157,7 @@ async def test_what_is_kept_in_memory_only_is_reported(tmp_path: Path, caplog: p
     async with at_work(a_tenancy(a_team(), store=file_in(tmp_path))):
         assert [] == caplog.messages
 
-    assert ["store.url is not set: usage, budgets and keys created at run time are lost at a restart"] == reported
+    assert ["store.url is not set, so usage, budgets and keys created at run time are lost on restart"] == reported
 
 
 # ---- a store that is away

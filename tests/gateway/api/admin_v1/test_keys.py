@@ -238,7 +238,7 @@ async def test_a_header_stands_for_one_rotation_only(blue: Administration) -> No
 
     assert (409, "conflict", "idempotency-key") == fault(other)
     assert (409, "conflict", None) == fault(late)
-    assert "has been rotated by another request" in message(late)
+    assert "Another request has rotated the key" in message(late)
 
 
 async def test_a_second_rotation_shortens_no_grace(blue: Administration) -> None:

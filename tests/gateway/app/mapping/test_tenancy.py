@@ -113,7 +113,9 @@ def test_two_keys_with_one_secret_are_refused() -> None:
     with pytest.raises(SettingsError) as refused:
         declared_in(teams, DIGESTER)
 
-    assert ["teams: the keys 'ci' and 'dev' have the same secret; each must have its own."] == refused.value.sentences
+    assert [
+        "teams: the keys 'ci' and 'dev' have the same secret. Give each key a different secret."
+    ] == refused.value.sentences
 
 
 def test_nothing_is_declared_where_there_are_no_teams() -> None:

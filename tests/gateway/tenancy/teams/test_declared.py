@@ -24,4 +24,6 @@ def test_two_keys_with_one_secret_are_refused() -> None:
     with pytest.raises(TwoKeysOneSecretError) as refused:
         digested([a_team("blue", "ci", "same"), a_team("red", "dev", "same")], DIGESTER)
 
-    assert ["teams: the keys 'ci' and 'dev' have the same secret; each must have its own."] == refused.value.sentences
+    assert [
+        "teams: the keys 'ci' and 'dev' have the same secret. Give each key a different secret."
+    ] == refused.value.sentences
