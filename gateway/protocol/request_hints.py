@@ -11,8 +11,15 @@ from routing.strategies import NAMES
 STRATEGY_HEADER: Final = b"x-warmgate-strategy"
 """Request header that names the routing strategy that the caller wants."""
 
-WANTED_HEADER: Final = b"x-warmgate-wanted-s"
-"""Request header with the target time to first token in seconds."""
+FIRST_TOKEN_HEADERS: Final = {
+    b"x-warmgate-slo-ttft-ms": 0.001,
+    b"x-llm-d-slo-ttft-ms": 0.001,
+    b"x-warmgate-wanted-s": 1.0,
+}
+"""Request headers with the target time to first token, and the length of their units in seconds.
+
+The first header that a request has counts. Clients of llm-d send the second one. The third one is the former name.
+"""
 
 TIMEOUT_HEADERS: Final = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """Headers in which OpenAI's SDKs for Python (``_base_client.py``) and Node send their timeout in seconds."""
@@ -40,18 +47,27 @@ def requested_strategy(header: HeaderLookup) -> str | None:
 
 
 def requested_first_token_s(header: HeaderLookup) -> float | None:
-    """Return the target time to first token in seconds that the caller requests, or None if it requests none."""
-    said = header(WANTED_HEADER)
-    if said is None:
-        return None
+    """Return the target time to first token in seconds, or None if the caller gives none.
+
+    Raises:
+        InvalidField: if the header is not a number of 0 or more.
+    """
+    for name, unit_s in FIRST_TOKEN_HEADERS.items():
+        said = header(name)
+        if said is not None:
+            return _duration(said, name.decode("ascii")) * unit_s
+    return None
+
+
+def _duration(said: str, name: str) -> float:
     try:
-        seconds = float(said)
+        number = float(said)
     except ValueError:
-        seconds = math.nan
-    if not 0.0 <= seconds < math.inf:
-        text = WANTED_HEADER.decode("ascii")
-        raise InvalidField(f"The header {text!r} must be a number of seconds, 0 or more", param=text)
-    return seconds
+        number = math.nan
+    if not 0.0 <= number < math.inf:
+        unit = "milliseconds" if name.endswith("-ms") else "seconds"
+        raise InvalidField(f"The header {name!r} must be a number of {unit}, 0 or more", param=name)
+    return number
 
 
 def client_timeout_s(header: HeaderLookup) -> float | None:

@@ -22,18 +22,36 @@ def test_the_sdks_say_how_long_they_wait(headers: dict[bytes, str], expected: fl
     assert expected == client_timeout_s(headers.get)
 
 
-@pytest.mark.parametrize(("said", "expected"), [("0", 0.0), ("1.5", 1.5), (None, None)])
-def test_a_caller_may_say_when_it_wants_the_first_token(said: str | None, expected: float | None) -> None:
-    assert expected == requested_first_token_s({b"x-warmgate-wanted-s": said}.get)
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ({b"x-warmgate-slo-ttft-ms": "250"}, 0.25),
+        ({b"x-llm-d-slo-ttft-ms": "1500"}, 1.5),
+        ({b"x-warmgate-wanted-s": "1.5"}, 1.5),
+        ({b"x-warmgate-slo-ttft-ms": "0"}, 0.0),
+        ({b"x-warmgate-slo-ttft-ms": "250", b"x-llm-d-slo-ttft-ms": "900"}, 0.25),
+        ({}, None),
+    ],
+)
+def test_a_caller_may_give_a_target_time_to_first_token(headers: dict[bytes, str], expected: float | None) -> None:
+    assert expected == requested_first_token_s(headers.get)
 
 
 @pytest.mark.parametrize("said", ["soon", "", "-1", "inf", "nan"])
-def test_a_malformed_time_is_an_error_of_the_caller(said: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "unit"),
+    [
+        ("x-warmgate-slo-ttft-ms", "milliseconds"),
+        ("x-llm-d-slo-ttft-ms", "milliseconds"),
+        ("x-warmgate-wanted-s", "seconds"),
+    ],
+)
+def test_a_malformed_time_is_an_error_of_the_caller(name: str, unit: str, said: str) -> None:
     """Somebody wrote it by hand, and the message names the header."""
-    with pytest.raises(InvalidField, match="must be a number of seconds") as caught:
-        requested_first_token_s({b"x-warmgate-wanted-s": said}.get)
+    with pytest.raises(InvalidField, match=f"must be a number of {unit}") as caught:
+        requested_first_token_s({name.encode(): said}.get)
 
-    assert "x-warmgate-wanted-s" == caught.value.param
+    assert name == caught.value.param
 
 
 def test_a_strategy_is_asked_for_by_its_name() -> None:
