@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from gateway.protocol.field_names import Place, dotted
 from gateway.settings.faults import SettingsError, kind_of, sentences_of
 from gateway.settings.models import unpriced_fallbacks
+from gateway.settings.otel_variables import otel_defaults
 from gateway.settings.removed import REMOVED_VARIABLES, take_removed
 from gateway.settings.renamed import take_renamed
 from gateway.settings.schema import Settings
@@ -69,7 +70,9 @@ def build(
     found, missing = resolve(merged, environ)
     origins |= found
     sentences += missing
-    for override in (*aws_defaults(merged, environ), *cluster_default(merged, environ)):
+    traced, unfit = otel_defaults(merged, environ)
+    sentences += unfit
+    for override in (*aws_defaults(merged, environ), *cluster_default(merged, environ), *traced):
         _put(merged, override.place, override.value)
         origins[override.place] = override.variable
     try:

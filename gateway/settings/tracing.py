@@ -72,6 +72,11 @@ class DestinationSettings(Group):
 class TracingSettings(DestinationSettings):
     """Settings for the operator's own receiver of traces, and rules for all receivers."""
 
+    otel_environment: bool = Field(
+        default=False,
+        description="whether OpenTelemetry's OTEL_* variables fill the settings for traces that are not given: "
+        "endpoint, headers, timeout, service name, resource attributes and sampler",
+    )
     ratio: Share = Field(
         default=1,
         description="share of requests that are traced, from 0 to 1. If the caller sends traceparent, that "
