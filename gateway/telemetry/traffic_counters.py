@@ -7,12 +7,12 @@ from gateway.proxy.exchange import Exchange
 
 RECENT_REQUESTS = 1000
 RECENT_STREAMS = 50
-JUDGED_TOKENS = 16
-"""Tokens from which the pace of a stream is judged."""
+JUDGED_EVENTS = 16
+"""Events from which the pace of a stream is judged. A tool call that a parser holds back has few events."""
 JUDGED_S = 0.1
 """Shortest stream that is judged: a test engine may generate all tokens within milliseconds."""
 GAP_S = 0.0003
-"""Time per token that no engine reaches for a single stream: 3,000 tokens per second."""
+"""Time per event that no engine reaches for a single stream: 3,000 tokens per second."""
 
 
 class WorkerTraffic:
@@ -76,9 +76,9 @@ class TrafficCounters:
 
 def came_at_once(exchange: Exchange, at: float) -> bool | None:
     """Return whether the stream of *exchange*, which ended *at*, arrived as a whole; None: it is too short to judge."""
-    usage, sent_at, first_byte = exchange.usage, exchange.sent_at, exchange.first_byte
-    if usage is None or sent_at is None or first_byte is None or exchange.continued:
+    sent_at, first_byte = exchange.sent_at, exchange.first_byte
+    if sent_at is None or first_byte is None or exchange.continued:
         return None
-    if usage.completion_tokens < JUDGED_TOKENS or at - sent_at < JUDGED_S:
+    if exchange.streamed_events < JUDGED_EVENTS or at - sent_at < JUDGED_S:
         return None
-    return at - first_byte < GAP_S * (usage.completion_tokens - 1)
+    return at - first_byte < GAP_S * (exchange.streamed_events - 1)

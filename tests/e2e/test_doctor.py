@@ -1,5 +1,6 @@
 """`warmgate doctor` finds each fault that is planted, and nothing where nothing is wrong."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +8,10 @@ import pytest
 
 from simulator.defects import Defects
 from simulator.tokenizer_folder import write_tokenizer
-from tests.e2e.doctored import LIMITED, SYSTEM, Diagnosis, doctored, worker
+from tests.e2e.doctored import LIMITED, SYSTEM, Diagnosis, doctor, doctored, worker
+from tests.e2e.gateway_process import gateway_process
+from tests.e2e.governed import OWNER
+from tests.e2e.stack import program
 from tests.storage import free_port
 
 
@@ -210,3 +214,26 @@ async def test_a_proxy_that_buffers(folder: Path) -> None:
 
     assert is_found(found, "error", "buffered-streams", "w0")
     assert 1 == len(found.findings)
+
+
+async def test_every_part_in_a_process_of_its_own(folder: Path) -> None:
+    """The worker's defect comes from its command line; the settings file alone shows it as well."""
+    options = ("--port", "0", "--kv-events-port", "0", "--replay-port", "0", "--no-enable-prefix-caching")
+    async with program("simulate", *options) as (_, url):
+        settings = {
+            "server": {"port": 0},
+            "models": [{"name": "tiny", "workers": [{"url": url, "id": "w0"}]}],
+            "health": {"interval_s": 0.2, "metrics_interval_s": 0.5},
+            "admin": {"keys": [{"id": "root", "role": "viewer", "secret": OWNER}]},
+            "teams": [LIMITED],
+            "store": {"url": f"sqlite:///{folder}/warmgate.db"},
+        }
+        async with gateway_process(folder, settings) as gateway:
+            async with asyncio.timeout(30):
+                while "warmgate_worker_engine_running{" not in (await gateway.http.get("/metrics")).text:
+                    await asyncio.sleep(0.05)
+            asked = await doctor("--url", gateway.url)
+            read = await doctor("--config", str(gateway.config))
+
+    assert [("error", "prefix-caching-off", "w0")] == list(asked.named())
+    assert asked.findings == read.findings

@@ -1,6 +1,7 @@
 """Facts about a settings file, for a diagnosis without a gateway."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.api.admin_v1.gateway_facts import (
@@ -16,14 +17,25 @@ from gateway.app.diagnosis.team_facts import team_facts
 from gateway.app.fallbacks import canary_rules
 from gateway.app.mapping.tenancy import declared_in, store_rules
 from gateway.app.mapping.workers import model_workers
-from gateway.app.store_rules import kind_of
+from gateway.app.store_rules import StoreRules, kind_of
 from gateway.tenancy.teams.secret import Digester
 from gateway.workers.worker_spec import EventsSpec, WorkerSpec
 from routing.strategies import STRATEGIES
 
 
-def settings_facts(path: Path | None, *, now: float) -> tuple[GatewayFacts, dict[tuple[str, str], WorkerSpec]]:
-    """Return the facts about the settings at *path*, and how to ask their workers, by model and id.
+@dataclass(frozen=True, slots=True)
+class SettingsFacts:
+    """Facts about settings, with the addresses of those that can be asked for more."""
+
+    facts: GatewayFacts
+    workers: Mapping[tuple[str, str], WorkerSpec]
+    """Workers by model and id."""
+    store: StoreRules | None
+    """None: no store is set."""
+
+
+def settings_facts(path: Path | None, *, now: float) -> SettingsFacts:
+    """Return the facts about the settings at *path*.
 
     None: all settings come from variables. *now* is in seconds since 1970.
 
@@ -34,6 +46,7 @@ def settings_facts(path: Path | None, *, now: float) -> tuple[GatewayFacts, dict
     declared = declared_in(settings.teams, Digester(b"diagnosis"))  # digests are compared with each other only
     teams = team_facts(declared.teams.values(), declared.keys, now=now)
     every_s = canary_rules(settings).every_s
+    store = None if settings.store.url is None else store_rules(settings)
     specs = {each.name: each.workers for each in model_workers(settings.models)}
     models = tuple(
         ModelFacts(
@@ -55,9 +68,9 @@ def settings_facts(path: Path | None, *, now: float) -> tuple[GatewayFacts, dict
         open_mode=settings.server.open_mode if is_open else None,
         models=models,
         teams=teams,
-        store=StoreFacts(kind=kind_of(store_rules(settings)) if settings.store.url is not None else None),
+        store=StoreFacts(kind=None if store is None else kind_of(store)),
     )
-    return facts, dict(_named(specs))
+    return SettingsFacts(facts, dict(_named(specs)), store)
 
 
 def _named(specs: dict[str, tuple[WorkerSpec, ...]]) -> Iterator[tuple[tuple[str, str], WorkerSpec]]:

@@ -13,13 +13,15 @@ from typing import Any
 
 import msgspec
 
-from gateway.api.admin_v1.gateway_facts import GatewayFacts, StoreFacts
+from gateway.api.admin_v1.gateway_facts import GatewayFacts
 from gateway.app.config_source import process_environment
 from gateway.cli.commands.output import CommandFailed, Output
-from gateway.cli.commands.target import add_target, connected, gateway_url
+from gateway.cli.commands.target import URL, add_target, connected, gateway_url
 from gateway.cli.doctor.finding import Finding
 from gateway.cli.doctor.rules import diagnosed
 
+MODELS = "WARMGATE_MODELS"
+"""Beginning of the variables without which there are no settings but those of a file."""
 COLUMNS = ("severity", "finding", "concerns", "what")
 
 
@@ -75,6 +77,8 @@ def show(findings: Sequence[Finding], output: Output) -> None:
 async def _facts(arguments: argparse.Namespace, now: float) -> GatewayFacts:
     environ = process_environment()
     if gateway_url(arguments, environ) is None:
+        if arguments.config is None and not any(name.startswith(MODELS) for name in environ):
+            raise CommandFailed(f"Name the gateway or the settings to check: --url, {URL} or --config.", code=2)
         return await _facts_of_settings(arguments, now)
     async with connected(arguments, environ) as client:
         answer = await client.get("diagnosis")
@@ -88,25 +92,16 @@ async def _facts(arguments: argparse.Namespace, now: float) -> GatewayFacts:
 async def _facts_of_settings(arguments: argparse.Namespace, now: float) -> GatewayFacts:
     # A command that asks a gateway has no use for these.
     from gateway.app.diagnosis.settings_facts import settings_facts  # noqa: PLC0415
+    from gateway.app.diagnosis.store_facts import store_facts  # noqa: PLC0415
     from gateway.cli.doctor.questions import with_answers  # noqa: PLC0415
 
-    facts, specs = settings_facts(arguments.config, now=now)
+    found = settings_facts(arguments.config, now=now)
     if arguments.offline:
+        return found.facts
+    facts = await with_answers(found.facts, found.workers)
+    if found.store is None:
         return facts
-    facts = await with_answers(facts, specs)
-    if facts.store.kind is not None:
-        facts = replace(facts, store=await _store(arguments, facts.store))
-    return facts
-
-
-async def _store(arguments: argparse.Namespace, store: StoreFacts) -> StoreFacts:
-    """Return whether the store of the settings can be used, by looking at its first team."""
-    try:
-        async with connected(arguments, {}) as client:
-            await client.listed("teams", most=1)
-    except CommandFailed as fault:
-        return replace(store, state="away", fault=str(fault).rstrip("."))
-    return replace(store, state="ready")
+    return replace(facts, store=await store_facts(found.store, wall_clock=time.time))  # noqa: TID251
 
 
 def _json(finding: Finding) -> dict[str, Any]:

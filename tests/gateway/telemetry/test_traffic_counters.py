@@ -6,9 +6,9 @@ from gateway.telemetry.traffic_counters import RECENT_STREAMS, TrafficCounters
 from tests.gateway.examples import an_ended_request
 
 
-def a_stream(at: float, first_byte: float, tokens: int = 17, **more: object) -> list[CompletedRequest]:
+def a_stream(at: float, first_byte: float, events: int = 17, **more: object) -> list[CompletedRequest]:
     """A stream that was sent at 100 s."""
-    known = {"streams": True, "sent_at": 100.0, "first_byte": first_byte, "usage": Usage(64, tokens, 48), **more}
+    known = {"streams": True, "sent_at": 100.0, "first_byte": first_byte, "streamed_events": events, **more}
     return [an_ended_request(at, model="tiny", strategy="prefix_aware", backend="w1", **known)]
 
 
@@ -39,7 +39,7 @@ def test_prompts_without_a_block_are_short() -> None:
     [
         (a_stream(100.5, 100.499), [True]),
         (a_stream(100.5, 100.02), [False]),
-        (a_stream(100.5, 100.499, tokens=15), []),
+        (a_stream(100.5, 100.499, events=15, usage=Usage(64, 200, 48)), []),
         (a_stream(100.09, 100.089), []),
         (a_stream(100.5, 100.499, continued=1), []),
         (a_stream(100.5, 100.499, error="CallerGone"), []),
@@ -47,7 +47,7 @@ def test_prompts_without_a_block_are_short() -> None:
     ],
 )
 def test_a_stream_that_arrives_as_a_whole_after_a_wait(stream: list[CompletedRequest], expected: list[bool]) -> None:
-    """17 tokens within a millisecond; short and quick streams are not judged."""
+    """17 events within a millisecond; streams that are quick or have few events are not judged."""
     counters = TrafficCounters()
     counters.observe(stream)
 

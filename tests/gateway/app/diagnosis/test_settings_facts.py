@@ -23,8 +23,8 @@ def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_models_and_workers_of_a_file(tmp_path: Path) -> None:
     """Nothing is known of the state of the workers."""
-    facts, specs = settings_facts(written(tmp_path, model={"strategy": "round_robin"}), now=0.0)
-    (model,) = facts.models
+    found = settings_facts(written(tmp_path, model={"strategy": "round_robin"}), now=0.0)
+    (model,) = found.facts.models
     (worker,) = model.workers
 
     assert ("tiny", "round_robin", False, False) == (
@@ -34,15 +34,15 @@ def test_models_and_workers_of_a_file(tmp_path: Path) -> None:
         model.may_find_workers,
     )
     assert ("w1", None, None) == (worker.id, worker.state, worker.stream)
-    assert {("tiny", "w1"): "http://10.0.0.5:8000"} == {place: spec.url for place, spec in specs.items()}
-    assert None is facts.time
+    assert {("tiny", "w1"): "http://10.0.0.5:8000"} == {place: spec.url for place, spec in found.workers.items()}
+    assert None is found.facts.time
 
 
 def test_kv_events_of_a_file(tmp_path: Path) -> None:
     """Their address may lack the one for replays."""
     events = {"endpoint": "tcp://10.0.0.5:5557"}
     model = {"strategy": "kv_aware", "workers": [{**WORKER, "kv_events": events}]}
-    facts, _ = settings_facts(written(tmp_path, model=model), now=0.0)
+    facts = settings_facts(written(tmp_path, model=model), now=0.0).facts
     (worker,) = facts.models[0].workers
 
     assert facts.models[0].uses_events
@@ -52,7 +52,7 @@ def test_kv_events_of_a_file(tmp_path: Path) -> None:
 def test_test_requests_of_fallbacks(tmp_path: Path) -> None:
     model = {"fallbacks": [{"bedrock": {"model_id": "m"}}, {"openai": {"url": "https://llm.example.com/v1"}}]}
     bedrock = {"region": "us-east-1", "canary_every_s": None}
-    facts, _ = settings_facts(written(tmp_path, model=model, bedrock=bedrock), now=0.0)
+    facts = settings_facts(written(tmp_path, model=model, bedrock=bedrock), now=0.0).facts
 
     assert (FallbackFacts(id="bedrock:m", every_s=None),) == facts.models[0].fallbacks
 
@@ -66,7 +66,7 @@ def test_test_requests_of_fallbacks(tmp_path: Path) -> None:
     ],
 )
 def test_the_store_of_a_file(tmp_path: Path, url: str | None, expected: StoreFacts) -> None:
-    facts, _ = settings_facts(written(tmp_path, store={"url": url}), now=0.0)
+    facts = settings_facts(written(tmp_path, store={"url": url}), now=0.0).facts
 
     assert expected == facts.store
 
@@ -74,8 +74,8 @@ def test_the_store_of_a_file(tmp_path: Path, url: str | None, expected: StoreFac
 def test_teams_of_a_file(tmp_path: Path) -> None:
     """With the keys that have no limit; without teams and a store the mode counts."""
     teams = [{"name": "blue", "keys": [{"id": "ci", "secret": "s" * 16}]}]
-    facts, _ = settings_facts(written(tmp_path, teams=teams), now=0.0)
-    alone, _ = settings_facts(written(tmp_path), now=0.0)
+    facts = settings_facts(written(tmp_path, teams=teams), now=0.0).facts
+    alone = settings_facts(written(tmp_path), now=0.0).facts
 
     assert ((TeamFacts(name="blue", keys=1, unlimited_keys=("ci",)),), None) == (facts.teams, facts.open_mode)
     assert ((), "loopback") == (alone.teams, alone.open_mode)

@@ -89,3 +89,27 @@ def test_a_gateway_that_cannot_be_asked(terminal: Terminal) -> None:
 
     assert (1, "") == (printed.code, printed.out)
     assert "http://127.0.0.1:1 cannot be reached" in printed.err
+
+
+def test_faults_that_settings_show_by_themselves(terminal: Terminal, settings: Path) -> None:
+    """Settings with round robin, a key without limits, rare test requests and no store."""
+    settings.write_text("""\
+models:
+  - name: tiny
+    strategy: round_robin
+    workers: [{url: 'http://127.0.0.1:1'}, {url: 'http://127.0.0.1:2'}]
+    fallbacks: [{bedrock: {model_id: m}}]
+bedrock: {region: us-east-1, canary_every_s: 3000000}
+teams: [{name: blue, keys: [{id: ci, secret: a-secret-of-the-file}]}]
+""")
+    printed = terminal.run("doctor", "--offline", "--json", "--config", str(settings))
+
+    assert ["expired-canary", "key-without-limits", "no-store", "round-robin-configured"] == sorted(
+        each["code"] for each in printed.json["findings"]
+    )
+
+
+def test_without_a_gateway_and_without_settings_there_is_nothing_to_check(terminal: Terminal) -> None:
+    expected = "Name the gateway or the settings to check: --url, WARMGATE_ADMIN_URL or --config.\n"
+
+    assert (2, "", expected) == terminal.run("doctor")

@@ -163,7 +163,7 @@ def test_a_tokenizer_that_was_not_loaded() -> None:
         ({"teams": (TeamFacts(name="blue"),), "store": StoreFacts(kind="file", state="ready")}, []),
         ({"store": StoreFacts(kind="redis", state="ready")}, []),
         ({"store": StoreFacts(kind="redis", state="away", fault="timed out")}, [("error", "store-unavailable")]),
-        ({"store": StoreFacts(kind="redis", state="other_pepper")}, [("error", "store-unavailable")]),
+        ({"store": StoreFacts(kind="redis", state="pepper_differs")}, [("error", "store-unavailable")]),
         ({"store": StoreFacts(kind="redis", state=None)}, []),
         (
             {"store": StoreFacts(kind="redis", state="ready", dropped_entries=3)},
