@@ -25,7 +25,7 @@ RUN python -m venv /opt/build \
     && python -m venv --without-pip /opt/warmgate \
     && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python install --only-binary=:all: --require-hashes \
         -r deploy/requirements.lock
-COPY pyproject.toml README.md ./
+COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY deploy/compile_core.py deploy/
 COPY cache_index cache_index
 COPY routing routing
