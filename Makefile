@@ -172,6 +172,7 @@ docs: $(VENV)/.test
 # Every page, chart and figure of docs/performance/at-a-glance.md again, from the figures that are stored in benchmarks/results; measures nothing.
 report: $(VENV)/.test
 	$(BIN)/python -m benchmarks.render
+	$(BIN)/python -m documentation.pictures
 
 clean:
 	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-dynamo .venv-deploy .venv-phoenix .image .peers build dist
