@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Raises:
         SystemExit: by argparse, with code 2 for wrong usage and code 0 after ``--help``.
     """
-    arguments = _parser().parse_args(argv)
+    arguments = command_parser().parse_args(argv)
     try:
         code: int = arguments.run(arguments)
     except SettingsError as fault:
@@ -93,11 +93,12 @@ def _version_line() -> str:
 
 
 def _completion(arguments: argparse.Namespace) -> int:
-    print(shtab.complete(_parser(), arguments.shell))
+    print(shtab.complete(command_parser(), arguments.shell))
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def command_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line; `run` of what it returns is the function that runs the command."""
     parser = argparse.ArgumentParser(
         prog="warmgate",
         description="OpenAI-compatible gateway that routes each request to a worker with a warm KV cache.",
