@@ -58,5 +58,5 @@ USER 10001:10001
 EXPOSE 8080
 # For Docker; Kubernetes asks by itself, deploy/helm/. Whoever sets another port does so by the variable.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('WARMGATE_SERVER__PORT', '8080') + '/livez', timeout=2)"]
-ENTRYPOINT ["warmgate", "serve"]
-CMD ["--config", "/etc/warmgate/warmgate.yaml"]
+ENTRYPOINT ["warmgate"]
+CMD ["serve", "--config", "/etc/warmgate/warmgate.yaml"]

@@ -100,7 +100,8 @@ def manifests_in(text: str) -> Iterator[Manifest]:
 def tiny(**values: Any) -> dict[str, Any]:
     """The least that the chart takes, and *values* beside; `config` is merged, group by group."""
     config = {"models": [{"name": "tiny", "workers": [{"url": "http://vllm:8000"}]}]}
-    return {**values, "config": {**config, **values.get("config", {})}}
+    image = {"repository": "registry.example.com/warmgate"}
+    return {"image": image, **values, "config": {**config, **values.get("config", {})}}
 
 
 def metric_families(settings: Settings) -> set[str]:

@@ -9,8 +9,11 @@ from typing import Any, get_origin
 
 import helm_python
 import pytest
+import yaml
 from helm_python import Chart, HelmError, lint
 
+from deploy.chart_readme import readme
+from deploy.chart_readme import values_of as values_in_readme
 from deploy.values_schema.schema import PATH, with_settings
 from gateway.settings import SettingsError
 from gateway.settings.change import FIXED
@@ -53,11 +56,11 @@ def test_no_manifest_comes_twice(path: Path) -> None:
 
 @each_values
 def test_helm_lint_has_nothing_against_it(path: Path) -> None:
-    """In its strict mode; an icon is not needed."""
+    """In its strict mode."""
     reported = lint(str(CHART), values_of(path), strict=True, kube_version="v1.33.0")
 
     assert [] == reported["errors"]
-    assert [] == [each for each in reported["messages"] if "icon" not in each["error"]]
+    assert [] == reported["messages"]
 
 
 @each_values
@@ -86,7 +89,35 @@ def test_the_package_has_nothing_else(tmp_path: Path) -> None:
     with tarfile.open(helm_python.package(str(CHART), destination=str(tmp_path))) as archive:
         names = {Path(name).relative_to("warmgate").parts[0] for name in archive.getnames()}
 
-    assert {"Chart.yaml", "files", "templates", "values.schema.json", "values.yaml"} == names - {".helmignore"}
+    assert {"Chart.yaml", "README.md", "files", "templates", "values.schema.json", "values.yaml"} == names - {
+        ".helmignore"
+    }
+
+
+def test_the_readme_of_the_chart_lists_its_values() -> None:
+    """`python -m deploy.chart_readme` writes it."""
+    texts = [(CHART / name).read_text(encoding="utf-8") for name in ("Chart.yaml", "values.yaml")]
+
+    assert readme(*texts) == (CHART / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_table_of_values_has_each_value_once() -> None:
+    """Every path of values.yaml leads to a row."""
+    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
+    rows = list(values_in_readme((CHART / "values.yaml").read_text(encoding="utf-8")))
+    keys = [row.key for row in rows]
+
+    assert len(set(keys)) == len(keys)
+    assert set(values) == {key.partition(".")[0] for key in keys}
+    assert {"image.repository", "config.models", "ingress.alb.scheme"} <= set(keys)
+
+
+def test_a_description_is_the_comment_beside_a_value_or_above_it() -> None:
+    text = "# a group\na:\n  b: 1    # beside\n  # above,\n  # twice\n  c: {d: []}\ne: x#y\n"
+
+    assert [("a", "a group"), ("a.b", "beside"), ("a.c", "above, twice"), ("e", "")] == [
+        (value.key, value.description) for value in values_in_readme(text)
+    ]
 
 
 def test_the_schema_knows_the_groups_of_the_settings() -> None:
@@ -102,7 +133,9 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     (tiny(replica=3), "'replica'"),
     (tiny(image={"tagg": "1"}), r"/image.*'tagg'"),
     (tiny(image={"digest": "1234"}), "/image/digest"),
-    (tiny(replicas="3"), "/replicas"),
+    (tiny(replicaCount="3"), "/replicaCount"),
+    (tiny(image={}), r"image\.repository is empty, and there is no public image"),
+    (tiny(image={"repository": None}), r"missing property 'repository'"),
     (tiny(config={"serverr": {}}), r"/config.*'serverr'"),
     (tiny(config={"server": {"port": "8080"}}), "/config/server/port"),
     (tiny(config={"server": None}), r"/config/server|config\.server"),
@@ -125,7 +158,8 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     ),
     (
         tiny(
-            config={"teams": [{"name": "blue", "model_limits": {"tiny": {"max_concurrent_requests": 5}}}]}, replicas=3
+            config={"teams": [{"name": "blue", "model_limits": {"tiny": {"max_concurrent_requests": 5}}}]},
+            replicaCount=3,
         ),
         r"config\.teams\[0\]\.model_limits would be counted by each of 3 replicas",
     ),
@@ -165,8 +199,8 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
         tiny(valkey={"enabled": True}, existingConfigMap={"name": "own"}),
         r"valkey\.enabled has no effect beside existingConfigMap",
     ),
-    (tiny(config={"store": {"url": "sqlite:///a.db"}}, persistence={"enabled": True}), "replicas is above 1"),
-    (tiny(config={"store": {"url": "sqlite:///a.db"}}, replicas=1), r"persistence\.enabled is false"),
+    (tiny(config={"store": {"url": "sqlite:///a.db"}}, persistence={"enabled": True}), "replicaCount is above 1"),
+    (tiny(config={"store": {"url": "sqlite:///a.db"}}, replicaCount=1), r"persistence\.enabled is false"),
     (tiny(persistence={"enabled": True}), r"persistence\.enabled is for one replica"),
     (
         tiny(autoscaling={"enabled": True}, keda={"enabled": True, "serverAddress": "http://p"}),
@@ -258,7 +292,7 @@ def test_a_removed_setting_renders_with_the_value_that_the_gateway_ignores() -> 
 @pytest.mark.parametrize(
     "more",
     [
-        {"replicas": 1},
+        {"replicaCount": 1},
         {"secrets": {"storeUrl": SECRET}},
         {"valkey": {"enabled": True}},
         {"secrets": {"envFrom": ["gateway"]}},
@@ -315,7 +349,7 @@ def test_pods_are_replaced_for_every_change_where_that_is_wanted() -> None:
 def test_a_pod_knows_its_zone_from_its_label() -> None:
     """Unless the configuration names one; a label that is not there says nothing."""
     (variable,) = (each for each in install(tiny()).container["env"] if "WARMGATE_SERVER__ZONE" == each["name"])
-    named = install({"config": {**tiny()["config"], "server": {"zone": "here"}}})
+    named = install(tiny(config={"server": {"zone": "here"}}))
 
     assert "metadata.labels['topology.kubernetes.io/zone']" == variable["valueFrom"]["fieldRef"]["fieldPath"]
     assert install(tiny()).settings.server.zone is None

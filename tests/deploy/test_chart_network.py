@@ -114,7 +114,7 @@ EVENTS = {"bind": "tcp://*:5557", "allowed_cidrs": ["10.1.0.0/16", "10.2.0.9", "
 @pytest.mark.parametrize("enabled", [True, False])
 def test_engines_that_dial_in_are_let_in_and_no_one_else(enabled: bool) -> None:
     """On the port of `kv_events.bind`: the addresses that the settings allow, also where no other policy is wanted."""
-    policy = install(tiny(config={"kv_events": EVENTS}, replicas=1, networkPolicy={"enabled": enabled})).one(
+    policy = install(tiny(config={"kv_events": EVENTS}, replicaCount=1, networkPolicy={"enabled": enabled})).one(
         "NetworkPolicy"
     )
     (rule,) = [each for each in rules(policy, "ingress") if 5557 in ports_of([each])]
@@ -126,20 +126,20 @@ def test_engines_that_dial_in_are_let_in_and_no_one_else(enabled: bool) -> None:
 def test_a_policy_for_events_alone_closes_nothing_else() -> None:
     """All other ports stay open to everybody, and so does the way out."""
     config = {"kv_events": EVENTS, "admin": {"port": 8081}}
-    release = install(tiny(config=config, replicas=1))
+    release = install(tiny(config=config, replicaCount=1))
     policy = release.one("NetworkPolicy")
     opened = [each for each in rules(policy, "ingress") if "from" not in each]
 
     assert set(release.ports.values()) - {5557} == set(ports_of(opened))
     assert ["Ingress"] == policy["spec"]["policyTypes"]
     assert release.one("Deployment")["spec"]["selector"] == policy["spec"]["podSelector"]
-    assert [] == install(tiny(config=config, replicas=1, networkPolicy={"events": False})).of("NetworkPolicy")
+    assert [] == install(tiny(config=config, replicaCount=1, networkPolicy={"events": False})).of("NetworkPolicy")
     assert [] == install(tiny()).of("NetworkPolicy")
 
 
 def test_the_values_may_name_engines_by_their_pods() -> None:
     pods = [{"podSelector": {"matchLabels": {"app": "vllm"}}}]
-    values = tiny(config={"kv_events": EVENTS}, replicas=1, networkPolicy={"enginesFrom": pods})
+    values = tiny(config={"kv_events": EVENTS}, replicaCount=1, networkPolicy={"enginesFrom": pods})
     (rule,) = [each for each in rules(install(values).one("NetworkPolicy"), "ingress") if 5557 in ports_of([each])]
 
     assert pods == rule["from"]
@@ -259,7 +259,7 @@ def test_every_setting_with_an_address_has_a_case() -> None:
 @pytest.mark.parametrize(("config", "ports"), DESTINATIONS.values(), ids=DESTINATIONS)
 def test_the_gateway_may_go_where_a_setting_sends_it(config: dict[str, Any], ports: set[int]) -> None:
     """Through the network policy, without a word in the values."""
-    release = install({"config": config, "networkPolicy": {"enabled": True, "storePorts": [6380]}})
+    release = install(tiny(config=config, networkPolicy={"enabled": True, "storePorts": [6380]}))
 
     assert set() == ports - set(ports_of(rules(release.one("NetworkPolicy"), "egress")))
     assert release.settings.models

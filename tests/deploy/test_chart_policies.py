@@ -344,10 +344,10 @@ def test_a_disruption_budget_never_forbids_a_drain(release: Release) -> None:
 @pytest.mark.parametrize(
     ("values", "replicas"),
     [
-        ({"replicas": 3}, 3),
+        ({"replicaCount": 3}, 3),
         ({"autoscaling": {"enabled": True, "maxReplicas": 7}}, 7),
         ({"keda": {"enabled": True, "maxReplicas": 9, "serverAddress": "http://p"}}, 9),
-        ({"replicas": 3, "config": {"store": {"replicas": 5}}}, 5),
+        ({"replicaCount": 3, "config": {"store": {"replicas": 5}}}, 5),
     ],
 )
 def test_gateways_know_how_many_share_the_store(values: Mapping[str, Any], replicas: int) -> None:
@@ -494,3 +494,107 @@ def test_every_example_of_values_says_what_it_is_for() -> None:
     """In its first line."""
     for path in sorted(Path(CHART / "values-examples").glob("*.yaml")):
         assert path.read_text(encoding="utf-8").startswith("# ")
+
+
+# ---- names that every chart has, and the former ones
+
+
+def test_an_old_name_means_what_the_new_one_means() -> None:
+    """The notes say which names are old."""
+    route = {"enabled": True, "parentRefs": [{"name": "gateway"}]}
+    header = [{"type": "RequestHeaderModifier", "requestHeaderModifier": {"remove": ["x-end-user"]}}]
+    matches = [{"path": {"type": "PathPrefix", "value": "/v1/chat"}}]
+    old = install(
+        tiny(
+            replicas=3,
+            probes={"liveness": {"failureThreshold": 9}},
+            ingress={"enabled": True, "hosts": ["a.example.com"], "paths": ["/v1/chat"]},
+            httpRoute={**route, "paths": ["/v1/chat"], "filters": header},
+        )
+    )
+    new = install(
+        tiny(
+            replicaCount=3,
+            livenessProbe={"failureThreshold": 9},
+            ingress={"enabled": True, "hosts": [{"host": "a.example.com", "paths": [{"path": "/v1/chat"}]}]},
+            httpRoute={**route, "rules": [{"matches": matches, "filters": header}]},
+        )
+    )
+
+    assert 3 == new.one("Deployment")["spec"]["replicas"]
+    assert {"failureThreshold": 9, "periodSeconds": 10} == {
+        name: new.container["livenessProbe"][name] for name in ("failureThreshold", "periodSeconds")
+    }
+    assert [("a.example.com", "/v1/chat", "Prefix")] == [
+        (rule["host"], path["path"], path["pathType"])
+        for rule in new.one("Ingress")["spec"]["rules"]
+        for path in rule["http"]["paths"]
+    ]
+    assert matches == new.one("HTTPRoute")["spec"]["rules"][0]["matches"]
+    assert old.manifests == new.manifests
+    assert "replicas is now replicaCount." in old.notes
+    assert "probes.liveness is now livenessProbe." in old.notes
+    assert "ingress.hosts[0] is now {host: a.example.com, paths: [...]}." in old.notes
+    assert "httpRoute.filters is now part of httpRoute.rules." in old.notes
+    assert "old names" not in new.notes
+
+
+def test_an_ingress_takes_paths_of_each_host() -> None:
+    hosts = [
+        {"host": "a.example.com", "paths": [{"path": "/v1/models", "pathType": "Exact"}]},
+        {"host": "b.example.com"},
+    ]
+    ingress = install(tiny(ingress={"enabled": True, "hosts": hosts})).one("Ingress")
+
+    assert [("a.example.com", "/v1/models", "Exact"), ("b.example.com", "/v1", "Prefix")] == [
+        (rule["host"], path["path"], path["pathType"])
+        for rule in ingress["spec"]["rules"]
+        for path in rule["http"]["paths"]
+    ]
+
+
+def test_a_rule_of_a_route_may_name_another_backend() -> None:
+    """What a rule has itself is not replaced."""
+    rule = {"backendRefs": [{"name": "other", "port": 80}], "timeouts": {"request": "60s"}}
+    route = {"enabled": True, "parentRefs": [{"name": "gateway"}], "rules": [rule]}
+
+    assert [rule] == install(tiny(httpRoute=route)).one("HTTPRoute")["spec"]["rules"]
+
+
+def test_common_labels_are_on_every_object_and_in_no_selector() -> None:
+    """A label that selects pods cannot be replaced."""
+    labels = {"cost-center": "42", "app.kubernetes.io/name": "other"}
+    release = install(tiny(commonLabels=labels, valkey={"enabled": True}, ingress={"enabled": True}))
+
+    assert {"42"} == {each["metadata"]["labels"]["cost-center"] for each in release.manifests}
+    assert {"warmgate"} == {each["metadata"]["labels"]["app.kubernetes.io/name"] for each in release.manifests}
+    assert "42" == release.one("Deployment")["spec"]["template"]["metadata"]["labels"]["cost-center"]
+    assert "cost-center" not in release.one("Deployment")["spec"]["selector"]["matchLabels"]
+
+
+@pytest.mark.parametrize(
+    ("repository", "image"),
+    [
+        ("registry.example.com/team/warmgate", "mirror:5000/team/warmgate:0.2.0"),
+        ("team/warmgate", "mirror:5000/team/warmgate:0.2.0"),
+        ("localhost/warmgate", "mirror:5000/warmgate:0.2.0"),
+        ("warmgate", "mirror:5000/warmgate:0.2.0"),
+    ],
+)
+def test_a_global_registry_replaces_that_of_every_image(repository: str, image: str) -> None:
+    values = tiny(image={"repository": repository}, valkey={"enabled": True})
+    release = install({**values, "global": {"imageRegistry": "mirror:5000"}})
+
+    assert image == release.container["image"]
+    assert ["mirror:5000/valkey/valkey:8.1"] == [
+        each["image"] for each in release.one("StatefulSet")["spec"]["template"]["spec"]["containers"]
+    ]
+
+
+def test_a_hook_of_the_values_stands_beside_the_sleep() -> None:
+    hook = {"exec": {"command": ["true"]}}
+
+    assert {"preStop": {"sleep": {"seconds": 5}}, "postStart": hook} == install(
+        tiny(lifecycle={"postStart": hook})
+    ).container["lifecycle"]
+    assert {"preStop": hook} == install(tiny(lifecycle={"preStop": hook})).container["lifecycle"]

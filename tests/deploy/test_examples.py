@@ -19,6 +19,7 @@ SERVERS = [path for path in FOLDERS if (path / "model-server.yaml").exists()]
 each_folder = pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 each_server = pytest.mark.parametrize("folder", SERVERS, ids=lambda path: path.name)
 TEAM: dict[str, Any] = {
+    "image": {"repository": "registry.example.com/warmgate"},
     "config": {"teams": [{"name": "blue", "keys": [{"id": "a", "secret_env": "BLUE_KEY"}]}]},
     "secrets": {"env": {"BLUE_KEY": {"name": "warmgate", "key": "blue"}}},
 }

@@ -32,6 +32,12 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | trunc 63 | trimSuffix "-" }}
+{{- $own := list "name" "instance" "version" "managed-by" "component" }}
+{{- range $label, $value := .Values.commonLabels }}
+{{- if not (has (trimPrefix "app.kubernetes.io/" $label) $own) }}
+{{ $label }}: {{ $value | quote }}
+{{- end }}
+{{- end }}
 {{- end -}}
 
 {{- define "warmgate.labels" -}}
@@ -40,12 +46,23 @@ app.kubernetes.io/component: gateway
 {{- end -}}
 
 {{- define "warmgate.image" -}}
+{{- $repository := include "warmgate.inRegistry" (dict "root" . "image" .Values.image.repository) -}}
 {{- with .Values.image -}}
 {{- if .digest -}}
-{{ .repository }}@{{ .digest }}
+{{ $repository }}@{{ .digest }}
 {{- else -}}
-{{ .repository }}:{{ .tag | default $.Chart.AppVersion }}
+{{ $repository }}:{{ .tag | default $.Chart.AppVersion }}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* An image with global.imageRegistry in the place of its registry, which is a first part with a dot or a port. */}}
+{{- define "warmgate.inRegistry" -}}
+{{- $registry := dig "imageRegistry" "" (.root.Values.global | default dict) | default "" -}}
+{{- if $registry -}}
+{{ trimSuffix "/" $registry }}/{{ regexReplaceAll "^([^/]*[.:][^/]*|localhost)/" .image "" }}
+{{- else -}}
+{{ .image }}
 {{- end -}}
 {{- end -}}
 
@@ -67,17 +84,43 @@ app.kubernetes.io/component: gateway
 
 {{/* ---- how many */}}
 
+{{/* The old name `replicas` counts where it is given. */}}
+{{- define "warmgate.replicaCount" -}}
+{{ ternary .Values.replicaCount .Values.replicas (kindIs "invalid" .Values.replicas) }}
+{{- end -}}
+
+{{/* Old names of values that are used, as lines. */}}
+{{- define "warmgate.oldNames" -}}
+{{- if not (kindIs "invalid" .Values.replicas) }}{{ println "replicas is now replicaCount." }}{{ end -}}
+{{- range $name, $_ := .Values.probes | default dict }}{{ printf "probes.%s is now %sProbe.\n" $name $name }}{{ end -}}
+{{- range $number, $host := .Values.ingress.hosts -}}
+{{- if kindIs "string" $host }}{{ printf "ingress.hosts[%d] is now {host: %s, paths: [...]}.\n" $number $host }}{{ end -}}
+{{- end -}}
+{{- range $number, $path := .Values.ingress.paths -}}
+{{- if kindIs "string" $path }}{{ printf "ingress.paths[%d] is now {path: %s, pathType: Prefix}.\n" $number $path }}{{ end -}}
+{{- end -}}
+{{- range $name := list "paths" "filters" -}}
+{{- if get $.Values.httpRoute $name }}{{ printf "httpRoute.%s is now part of httpRoute.rules.\n" $name }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* A probe: what the values say of it, with its old name over its new one. */}}
+{{- define "warmgate.probe" -}}
+{{- $old := dig .name dict (.root.Values.probes | default dict) | default dict -}}
+{{- mergeOverwrite (deepCopy (get .root.Values (printf "%sProbe" .name))) $old | toYaml -}}
+{{- end -}}
+
 {{- define "warmgate.leastReplicas" -}}
 {{- if .Values.autoscaling.enabled -}}{{ .Values.autoscaling.minReplicas }}
 {{- else if .Values.keda.enabled -}}{{ .Values.keda.minReplicas }}
-{{- else -}}{{ .Values.replicas }}
+{{- else -}}{{ include "warmgate.replicaCount" . }}
 {{- end -}}
 {{- end -}}
 
 {{- define "warmgate.mostReplicas" -}}
 {{- if .Values.autoscaling.enabled -}}{{ .Values.autoscaling.maxReplicas }}
 {{- else if .Values.keda.enabled -}}{{ .Values.keda.maxReplicas }}
-{{- else -}}{{ .Values.replicas }}
+{{- else -}}{{ include "warmgate.replicaCount" . }}
 {{- end -}}
 {{- end -}}
 

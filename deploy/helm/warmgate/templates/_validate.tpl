@@ -63,13 +63,13 @@ What a schema cannot say: values that are good alone and not together. Every sen
 {{- if and (gt $most 1) (ne (include "warmgate.storeKind" .) "redis") (not (include "warmgate.hasStoreVariable" .)) -}}
 {{- range splitList "\n" (include "warmgate.countedLimits" .) -}}
 {{- if . -}}
-{{- $faults = append $faults (printf "%s would be counted by each of %d replicas for itself, so all of them together would allow %d times as much: give a store in Redis (config.store.url, secrets.storeUrl), or replicas: 1." . $most $most) -}}
+{{- $faults = append $faults (printf "%s would be counted by each of %d replicas for itself, so all of them together would allow %d times as much: give a store in Redis (config.store.url, secrets.storeUrl), or replicaCount: 1." . $most $most) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- if eq (include "warmgate.storeKind" .) "sqlite" -}}
 {{- if gt $most 1 -}}
-{{- $faults = append $faults "replicas is above 1, and config.store.url is a file, which is for one gateway: use Redis." -}}
+{{- $faults = append $faults "replicaCount is above 1, and config.store.url is a file, which is for one gateway: use Redis." -}}
 {{- end -}}
 {{- if not .Values.persistence.enabled -}}
 {{- $faults = append $faults "persistence.enabled is false, and config.store.url is a file: it would be lost with the pod." -}}
@@ -95,6 +95,9 @@ What a schema cannot say: values that are good alone and not together. Every sen
 
 {{- define "warmgate.faultsOfPod" -}}
 {{- $faults := list -}}
+{{- if not .Values.image.repository -}}
+{{- $faults = append $faults "image.repository is empty, and there is no public image: build one from the Dockerfile, push it, and name its repository here." -}}
+{{- end -}}
 {{- $stop := include "warmgate.stopSeconds" . | int -}}
 {{- $grace := include "warmgate.graceSeconds" . | int -}}
 {{- if lt $grace $stop -}}
