@@ -12,9 +12,10 @@ from benchmarks.replay.setting import AGENTIC, Setting
 from benchmarks.report import Circumstances, Report, Table, argument_parser, conclude
 from simulator.engine import EngineError
 
-WORKERS = 8
-USERS = 64
-BLOCKS = (300, 450, 700, 1000, 1500)
+WORKERS = 4
+USERS = 32
+SESSIONS = 80
+BLOCKS = (300, 500, 800, 1300)
 """Sizes of a worker's cache, in blocks of 1,024 tokens."""
 BLOCK_TOKENS = 1024
 STRATEGIES = ("kv_aware", "prefix_aware", "round_robin", "llm_d", "dynamo_1", "sglang_cache_aware")
@@ -47,7 +48,7 @@ def run(options: argparse.Namespace) -> Report:
     }
     report.figures["summaries"] = summaries
     report.notes += [
-        f"Recorded coding agents, {options.users} users, {WORKERS} simulated workers. The columns are cache sizes of "
+        f"{options.sessions} sessions of recorded coding agents, {options.users} users, {WORKERS} simulated workers. The columns are cache sizes of "
         "one worker. Hit rate: cached share of all prompt tokens.",
         "kv_aware, prefix_aware and round_robin are the objects that serve in production. Policies of others are "
         "written from descriptions, see benchmarks/policies.",
@@ -61,7 +62,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--blocks", type=int, nargs="+", default=BLOCKS, help="sizes of a worker's cache")
     parser.add_argument("--strategies", nargs="+", default=STRATEGIES)
     parser.add_argument("--users", type=int, default=USERS)
-    parser.add_argument("--sessions", type=int, help="how many to replay; default: all")
+    parser.add_argument("--sessions", type=int, default=SESSIONS, help="how many to replay")
     parser.add_argument("--processes", type=int, default=1, help="replays at a time")
     return parser.parse_args(arguments)
 

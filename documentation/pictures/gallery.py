@@ -3,13 +3,25 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from documentation.pictures import ttft_against_load
+from documentation.pictures import saturation, ttft_against_load
 from documentation.pictures.architecture import architecture
+from documentation.pictures.pod_shutdown import pod_shutdown
+from documentation.pictures.predicted_and_event_fed import predicted_and_event_fed
+from documentation.pictures.radix_tree import radix_tree
+from documentation.pictures.request_sequence import request_sequence
+from documentation.pictures.token_bucket import token_bucket
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 PICTURES: Mapping[str, Callable[[], str]] = {
     "architecture": architecture,
+    "pod-shutdown": pod_shutdown,
+    "predicted-and-event-fed": predicted_and_event_fed,
+    "radix-tree": radix_tree,
+    "request-sequence": request_sequence,
+    "saturation-requests": saturation.requests,
+    "saturation-streams": saturation.streams,
+    "token-bucket": token_bucket,
     "ttft-against-load": ttft_against_load.chat,
     "ttft-against-users": ttft_against_load.coding_agents,
 }
