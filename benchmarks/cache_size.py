@@ -48,7 +48,8 @@ def run(options: argparse.Namespace) -> Report:
     }
     report.figures["summaries"] = summaries
     report.notes += [
-        f"{options.sessions} sessions of recorded coding agents, {options.users} users, {WORKERS} simulated workers. The columns are cache sizes of "
+        f"{options.sessions} sessions of recorded coding agents, {options.users} users, {WORKERS} simulated workers. "
+        "The columns are cache sizes of "
         "one worker. Hit rate: cached share of all prompt tokens.",
         "kv_aware, prefix_aware and round_robin are the objects that serve in production. Policies of others are "
         "written from descriptions, see benchmarks/policies.",

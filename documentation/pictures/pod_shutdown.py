@@ -1,6 +1,6 @@
 """Picture of how a pod stops: a timeline with the chart's default values."""
 
-from documentation.pictures.drawing import WIDTH, Canvas, Color
+from documentation.pictures.drawing import WIDTH, Anchor, Canvas, Color
 
 PRE_STOP_S, STOP_DELAY_S, SHUTDOWN_GRACE_S, SLACK_S = 5, 15, 120, 10
 """Defaults of the Helm chart, in seconds; tests compare them with its values."""
@@ -38,7 +38,7 @@ def pod_shutdown() -> str:
 
 
 def _edge(canvas: Canvas, x: float, second: int) -> None:
-    anchor = "start" if x == EDGES[0] else "end" if x == EDGES[-1] else "middle"
+    anchor: Anchor = "start" if x == EDGES[0] else "end" if x == EDGES[-1] else "middle"
     canvas.text((x, 148), f"{second} s", anchor=anchor, color="muted", size=14)
 
 

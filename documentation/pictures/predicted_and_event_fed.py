@@ -23,14 +23,14 @@ def predicted_and_event_fed() -> str:
     canvas.arrow([(LEFT + 190, 100), (LEFT + 190, 132)], color="ours", width=2.4)
     canvas.arrow([(LEFT + 60, 184), (LEFT + 60, 276)], color="ours", width=2.4)
     canvas.text((LEFT + 72, 222), "request", color="muted")
-    canvas.text((LEFT + 72, 242), "KV events are not needed", color="muted", size=14)
+    canvas.text((LEFT + 72, 242), "no KV events", color="muted")
     canvas.box((RIGHT, 66), (COLUMN, 34), ["exact tokens of the prompt"], edge="ours")
-    canvas.arrow([(RIGHT + 60, 100), (RIGHT + 60, 132)], color="ours", width=2.4)
-    canvas.arrow([(RIGHT + 60, 184), (RIGHT + 60, 276)], color="ours", width=2.4)
-    canvas.text((RIGHT + 52, 236), "request", anchor="end", color="muted", size=14)
-    canvas.arrow([(RIGHT + 120, 276), (RIGHT + 120, 184)], color="ours", width=2.4, dashed=True)
-    canvas.text((RIGHT + 130, 222), "KV events:", color="ours", size=14)
-    canvas.text((RIGHT + 130, 242), "stored, removed", color="ours", size=14)
+    canvas.arrow([(RIGHT + 76, 100), (RIGHT + 76, 132)], color="ours", width=2.4)
+    canvas.arrow([(RIGHT + 76, 184), (RIGHT + 76, 276)], color="ours", width=2.4)
+    canvas.text((RIGHT + 68, 236), "request", anchor="end", color="muted", size=14)
+    canvas.arrow([(RIGHT + 112, 276), (RIGHT + 112, 184)], color="ours", width=2.4, dashed=True)
+    canvas.text((RIGHT + 122, 222), "KV events:", color="ours", size=14)
+    canvas.text((RIGHT + 122, 242), "stored, removed", color="ours", size=14)
     for x, lines in (
         (LEFT, ("Needs nothing from the engine.", "Evicts as the engine's LRU", "would evict.")),
         (RIGHT, ("Needs KV events and the", "model's tokenizer. Compared", "with the hits of engines.")),
