@@ -22,7 +22,7 @@ class BarChart:
     title: str
     description: str
     measure: str
-    """What the numbers are, with their unit."""
+    """Name of the numbers, with their unit."""
     rows: Sequence[Row]
     notes: Sequence[str]
 
