@@ -3,6 +3,11 @@
 #   docker build -t warmgate .
 #   docker run --rm --read-only --tmpfs /tmp -p 8080:8080 -v "$PWD/warmgate.yaml:/etc/warmgate/warmgate.yaml:ro" warmgate
 #
+# The stage `demo` adds the simulator, so that the demo runs without a configuration:
+#
+#   docker build --target demo -t warmgate-demo .
+#   docker run --rm -p 8080:8080 warmgate-demo demo
+#
 # A release names its base images by digest, which the registry tells at that time (.github/workflows/release.yml):
 # --build-arg RUN_IMAGE=NAME@sha256:... --build-arg BUILD_IMAGE=... So does whoever mirrors them. The two hold the same
 # Python 3.13, at the same path. tests/image/ builds and runs it.
@@ -15,7 +20,7 @@ ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-# The package `simulator` is left out on purpose: a gateway never simulates.
+# The package `simulator` is left out on purpose: a gateway never simulates. Only the stage `demo` has it.
 # What does not change with our sources comes first. Every wheel has to have one of the digests that the locks list.
 # The compiler checks types, and so needs to see what the sources import.
 COPY deploy/requirements.lock deploy/requirements-build.lock deploy/
@@ -40,8 +45,11 @@ RUN /opt/warmgate/bin/python -P -c "import importlib.metadata as m; d = m.packag
     && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python check \
     && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python uninstall --yes huggingface-hub hf-xet \
     && /opt/warmgate/bin/python -P deploy/slim.py
+# The packages of the image with versions and licenses, as a CycloneDX SBOM. Without times and random numbers in it.
+RUN /opt/build/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible \
+        --output-file /opt/warmgate/sbom.cdx.json /opt/warmgate/bin/python
 
-FROM ${RUN_IMAGE}
+FROM ${RUN_IMAGE} AS gateway
 RUN groupadd --system --gid 10001 warmgate \
     && useradd --system --uid 10001 --gid 10001 --no-create-home --shell /usr/sbin/nologin warmgate \
     && install --directory --owner=10001 --group=10001 --mode=0700 /var/lib/warmgate
@@ -60,3 +68,10 @@ EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=20s --retries=3 CMD ["python", "-c", "import os, urllib.request as r; r.urlopen('http://127.0.0.1:' + os.environ.get('WARMGATE_SERVER__PORT', '8080') + '/livez', timeout=2)"]
 ENTRYPOINT ["warmgate"]
 CMD ["serve", "--config", "/etc/warmgate/warmgate.yaml"]
+
+# The gateway with simulated workers, for trying it out. Never the default: the last stage is.
+FROM gateway AS demo
+COPY simulator /opt/warmgate/lib/python3.13/site-packages/simulator
+CMD ["demo"]
+
+FROM gateway

@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -163,6 +163,12 @@ peers: $(VENV)/.test
 # Every table of strategies on recorded traffic; virtual time, so any machine will do.
 replay: $(VENV)/.test
 	$(BIN)/python -m benchmarks.replay --seeds 5 --processes 2
+
+# What a release consists of, in dist/: wheel, source distribution, chart, SBOM, image archive, checksums. Pushes nothing.
+# The image is skipped where buildah cannot run; RELEASE=--without-image skips it everywhere.
+RELEASE ?=
+release: $(VENV)/.test
+	$(BIN)/python -m deploy.release $(RELEASE)
 
 # The documentation site in build/docs/site, with every link and anchor checked; installs Zensical.
 docs: $(VENV)/.test

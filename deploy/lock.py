@@ -26,7 +26,7 @@ GLIBC = ((2, 17), (2, 28), (2, 34))
 
 LOCKS = {
     "requirements.lock": (None, "bedrock", "guardrails", "otel", "tokenizer"),
-    "requirements-build.lock": ("compile",),
+    "requirements-build.lock": ("compile", "sbom"),
 }
 """Groups of pyproject.toml in each lock; None stands for what every gateway needs."""
 

@@ -65,8 +65,11 @@ def _demo(arguments: argparse.Namespace) -> int:
     check_simulator()
     from gateway.cli.demo import DemoOptions, run_demo  # noqa: PLC0415
 
-    options = DemoOptions(workers=arguments.workers, strategy=arguments.strategy, port=arguments.port)
-    run_demo(options, environ=environment())
+    environ = environment()
+    # In a container, only an address other than the default can be reached from outside.
+    host = environ.get("WARMGATE_SERVER__HOST") or "127.0.0.1"
+    options = DemoOptions(workers=arguments.workers, strategy=arguments.strategy, port=arguments.port, host=host)
+    run_demo(options, environ=environ)
     return 0
 
 

@@ -4,6 +4,7 @@ import importlib.util
 import os
 import re
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -56,8 +57,11 @@ def asked_for(*extras: str) -> set[str]:
     return {normal(name.partition(";")[0]) for name in (asked if extras else project["dependencies"])}
 
 
-def final_stage() -> str:
-    return DOCKERFILE.read_text(encoding="utf-8").rpartition("\nFROM ")[2]
+def stage(name: str) -> str:
+    """The lines of a stage of the Dockerfile after its FROM."""
+    begin = re.search(rf"^FROM \S+ AS {name}\n", DOCKERFILE.read_text(encoding="utf-8"), re.MULTILINE)
+    assert begin is not None
+    return begin.string[begin.end() :].partition("\nFROM ")[0]
 
 
 def test_hadolint_has_nothing_against_it() -> None:
@@ -217,8 +221,33 @@ def test_the_locks_are_for_the_python_of_the_base() -> None:
     assert all(f"for CPython {PYTHON} on" in text for text in locks)
 
 
+def test_the_default_target_is_the_gateway_without_the_simulator() -> None:
+    """The stage with the simulator is built only where it is asked for by its name."""
+    text = DOCKERFILE.read_text(encoding="utf-8")
+
+    assert "FROM gateway" == text.rstrip().splitlines()[-1]
+    assert "simulator" not in stage("gateway")
+    assert 1 == len(re.findall("^COPY simulator ", stage("demo"), re.MULTILINE))
+    assert f"/lib/python{PYTHON}/site-packages/simulator" in stage("demo")
+
+
+def test_a_command_of_the_program_can_be_given_to_the_image() -> None:
+    """`docker run IMAGE demo`; without a command it serves what is mounted."""
+    assert 'ENTRYPOINT ["warmgate"]\nCMD ["serve", "--config", "/etc/warmgate/warmgate.yaml"]' in stage("gateway")
+    assert 'CMD ["demo"]' in stage("demo")
+
+
+def test_the_image_has_a_list_of_its_packages() -> None:
+    """Made after packages are removed, so that the list names no package that is not there."""
+    build = stage("build")
+
+    assert build.index("uninstall --yes") < build.index("/opt/build/bin/cyclonedx-py environment ")
+    assert "--output-file /opt/warmgate/sbom.cdx.json /opt/warmgate/bin/python" in build
+    assert asked_for("sbom") <= {package for package, _, _ in locked("requirements-build.lock")}
+
+
 def test_it_runs_as_somebody_who_is_not_root() -> None:
-    assert ["10001:10001"] == re.findall(r"^USER (.+)$", final_stage(), re.MULTILINE)
+    assert ["10001:10001"] == re.findall(r"^USER (.+)$", stage("gateway"), re.MULTILINE)
 
 
 def test_what_is_needed_to_build_is_let_through() -> None:
@@ -268,3 +297,36 @@ def test_what_is_taken_out_is_what_a_gateway_never_reads(tmp_path: Path) -> None
     assert 5 * 7 == freed_bytes
     assert kept == [name for name in kept + gone if (tmp_path / name).exists()]
     assert [] == slim.superfluous(tmp_path)
+
+
+def files_steps() -> list[dict[str, Any]]:
+    """The steps of a release that make, sign and publish its files."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    steps: list[dict[str, Any]] = yaml.safe_load(text)["jobs"]["files"]["steps"]
+    return steps
+
+
+@pytest.mark.parametrize(("tag", "status"), [("v{}", 0), ("v{}.1", 1), ("{}", 1)])
+def test_a_release_is_made_from_the_tag_of_its_version_only(tmp_path: Path, tag: str, status: int) -> None:
+    with (ROOT / "pyproject.toml").open("rb") as file:
+        version = tomllib.load(file)["project"]["version"]
+    (step,) = (each for each in files_steps() if "TAG" in each.get("env", {}))
+    (tmp_path / "python").symlink_to(sys.executable)
+
+    ran = run_step(tmp_path, step, "", TAG=tag.format(version))
+
+    assert (status, status == 1) == (ran.status, "the version of the project is" in ran.said)
+
+
+def test_a_release_signs_its_checksums_before_it_is_published() -> None:
+    """The image too, and the chart; by the identity of the workflow, so no key is kept."""
+    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
+    runs = [step.get("run", "") for step in files_steps()]
+    order = [
+        next(number for number, run in enumerate(runs) if wanted in run)
+        for wanted in ("make release", "cosign sign-blob", "gh release create")
+    ]
+
+    assert sorted(order) == order
+    assert {"write"} == {job["permissions"]["id-token"] for job in yaml.safe_load(text)["jobs"].values()}
+    assert 2 == text.count("cosign sign --yes")
