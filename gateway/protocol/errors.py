@@ -39,6 +39,7 @@
         +-- UpstreamTimeout     504, connect / first byte / idle / total
         +-- ReplyBroken         502, incomplete or unreadable, before or after the first byte
         +-- HandedOver          502, its worker is being drained; not an error of the worker
+        +-- PrefillFailed       502, no prefill worker computed the prompt
         +-- AdapterMissing      503, the worker does not have the requested LoRA adapter
         +-- UpstreamRefused     the status that the backend answered
 
@@ -105,7 +106,7 @@ class ClientError(GatewayError):
 
 
 class MalformedBody(ClientError):
-    """Raised if the body is not a JSON object that the endpoint accepts, or if the request is not valid HTTP."""
+    """Raised if the body is not a JSON object that the endpoint accepts, or the request is not valid HTTP."""
 
 
 class InvalidField(ClientError):
@@ -171,7 +172,7 @@ class RateLimited(ClientError):
 
 
 class QuotaSpent(ClientError):
-    """Raised if a budget is spent or if the request is larger than a limit. A retry cannot succeed."""
+    """Raised if a budget is spent, or the request is larger than a limit. A retry cannot succeed."""
 
     status = 429
     type = "insufficient_quota"
@@ -219,6 +220,8 @@ class AdminClosed(ClientError):
 
 
 class UnknownModel(ClientError):
+    """Raised if the gateway serves no model of the requested name."""
+
     status = 404
     code = "model_not_found"
 
@@ -231,16 +234,22 @@ class UnknownResponse(ClientError):
 
 
 class UnknownWorker(ClientError):
+    """Raised if the model has no worker of the given id."""
+
     status = 404
     code = "worker_not_found"
 
 
 class UnknownRoute(ClientError):
+    """Raised if the gateway does not serve the path."""
+
     status = 404
     code = "unknown_url"
 
 
 class MethodNotAllowed(ClientError):
+    """Raised if the gateway serves the path, but not with this method."""
+
     status = 405
     code = "method_not_allowed"
 
@@ -253,11 +262,15 @@ class RequestTooSlow(ClientError):
 
 
 class BodyTooLarge(ClientError):
+    """Raised if the body of the request is larger than the limit."""
+
     status = 413
     code = "request_too_large"
 
 
 class UnsupportedMedia(ClientError):
+    """Raised if the body has a content type or an encoding that the endpoint does not accept."""
+
     status = 415
     code = "unsupported_media_type"
 
@@ -294,7 +307,7 @@ class NoWorker(GatewayError):
 
 
 class QueueFull(GatewayError):
-    """Raised if the queue is full, or if the wait for a worker would be too long."""
+    """Raised if the queue is full, or the wait for a worker would be too long."""
 
     status = 503
     type = "service_unavailable_error"
@@ -359,6 +372,8 @@ class UpstreamError(GatewayError):
 
 
 class ConnectFailed(UpstreamError):
+    """Raised if a backend refuses connections or cannot be reached. Nothing was sent to it."""
+
     code = "upstream_unreachable"
 
 
@@ -374,6 +389,8 @@ class UpstreamTimeout(UpstreamError):
 
 
 class ReplyBroken(UpstreamError):
+    """Raised if the answer of a backend is incomplete or unreadable."""
+
     code = "upstream_broken"
 
 

@@ -1,9 +1,8 @@
-"""Settings table of the documentation: its rows, and the page docs/reference/settings.md that contains it."""
+"""Settings table of the documentation: its rows, and the groups that docs/reference/settings.md shows."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
 
 from pydantic.fields import FieldInfo
 
@@ -11,9 +10,6 @@ from gateway.protocol.field_names import Place, dotted
 from gateway.settings.fields import entry_of, fields_of, type_name
 from gateway.settings.names import variable_of
 from gateway.settings.schema import Settings
-
-BEGIN: Final = "<!-- settings -->"
-END: Final = "<!-- /settings -->"
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,29 +23,42 @@ class SettingRow:
     description: str
 
 
+@dataclass(frozen=True, slots=True)
+class SettingGroup:
+    """A group of settings with those that it contains directly. An entry of a list has ``[]`` in *path*."""
+
+    path: str
+    description: str
+    rows: tuple[SettingRow, ...]
+
+
 def describe() -> list[SettingRow]:
     """Return a row for every setting, in the order of the settings file."""
     return list(_rows(Settings.model_fields, ()))
 
 
-def as_markdown() -> str:
-    """Return the table of all settings in Markdown, as docs/reference/settings.md shows it."""
-    lines = ["| setting | type | default | meaning |", "|---|---|---|---|"]
-    lines += [f"| `{row.path}` | {row.type} | {_code(row.default)} | {row.description} |" for row in describe()]
-    return "\n".join(lines)
+def groups() -> list[SettingGroup]:
+    """Return the groups that directly contain settings, each with its settings, in the order of the settings file."""
+    return [group for group in _groups(Settings.model_fields, ()) if group.rows]
 
 
-def with_table(page: str) -> str:
-    """Return the Markdown *page* with the current settings table between its two markers.
+def _groups(fields: Mapping[str, FieldInfo], above: Place) -> Iterator[SettingGroup]:
+    for name, field in fields.items():
+        place, inner = (*above, name), fields_of(field.annotation)
+        if inner is None:
+            place, inner = (*place, 0), fields_of(entry_of(field.annotation))
+        if inner:
+            direct = {name: field for name, field in inner.items() if not _is_group(field)}
+            yield SettingGroup(_path(place), field.description or "", tuple(_rows(direct, place)))
+            yield from _groups(inner, place)
 
-    Raises:
-        ValueError: if the page does not have each marker once, in the right order.
-    """
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end or BEGIN in rest or END in before + after:
-        raise ValueError(f"The page must contain {BEGIN} and then {END}, each once")
-    return f"{before}{BEGIN}\n{as_markdown()}\n{END}{after}"
+
+def _is_group(field: FieldInfo) -> bool:
+    return bool(fields_of(field.annotation) or fields_of(entry_of(field.annotation)))
+
+
+def _path(place: Place) -> str:
+    return dotted(place).replace("[0]", "[]")
 
 
 def _rows(fields: Mapping[str, FieldInfo], above: Place) -> Iterator[SettingRow]:
@@ -61,7 +70,7 @@ def _rows(fields: Mapping[str, FieldInfo], above: Place) -> Iterator[SettingRow]
             yield from _rows(inner, (*place, 0))
         else:
             yield SettingRow(
-                path=dotted(place).replace("[0]", "[]"),
+                path=_path(place),
                 variable=variable_of(place),
                 type=type_name(field.annotation),
                 default=_default_text(field),
@@ -73,7 +82,3 @@ def _default_text(field: FieldInfo) -> str:
     if field.is_required():
         return "required"
     return "derived" if field.default_factory is not None else json.dumps(field.default)
-
-
-def _code(default: str) -> str:
-    return default if default in ("required", "derived") else f"`{default}`"

@@ -9,16 +9,9 @@ PAGE = Path(__file__).parents[2] / "docs/reference/metrics.md"
 
 
 def documented() -> dict[str, str]:
-    """Type by name, of every row; a second name in a row ends otherwise than the first."""
-    section = PAGE.read_text(encoding="utf-8")
-    found: dict[str, str] = {}
-    for names, kind in re.findall(r"^\| (`(?:warmgate|process)_.+?) \| (\w+) \|", section, re.MULTILINE):
-        first, *endings = re.findall(r"`(\w+)`", names)
-        for ending in endings:
-            start = first[: first.rindex("_engine_")]
-            found[start + ending] = kind
-        found[first] = kind
-    return found
+    """Type by name, of every row."""
+    page = PAGE.read_text(encoding="utf-8")
+    return dict(re.findall(r"^\| `((?:warmgate|process)_\w+)` \| (\w+) \|", page, re.MULTILINE))
 
 
 def exposed(text: str) -> dict[str, str]:

@@ -1,6 +1,4 @@
-import pytest
-
-from gateway.settings.table import BEGIN, END, as_markdown, describe, with_table
+from gateway.settings.table import describe, groups
 from tests.gateway.settings.examples import sentences
 
 
@@ -29,17 +27,12 @@ def test_every_described_variable_is_one_that_is_read() -> None:
         assert "is not a setting" not in " ".join(sentences(**{row.variable: "~", "WARMGATE_SERVER__PORT": "x"}))
 
 
-def test_the_page_gets_the_table_between_its_marks() -> None:
-    """What was there goes, what is around it stays; a second time changes nothing."""
-    page = with_table(f"# Page\n{BEGIN}\nold\n{END}\nafter\n")
+def test_a_group_has_only_its_own_settings() -> None:
+    """Groups inside it follow, with all their settings: no setting is lost, and none stands twice."""
+    found = {group.path: group for group in groups()}
+    own = {row.path for row in found["models[].workers[]"].rows}
 
-    assert f"# Page\n{BEGIN}\n{as_markdown()}\n{END}\nafter\n" == page
-    assert page == with_table(page)
-    assert "| `server.keep_alive_s` | integer | `75` | seconds that an idle client connection stays open. " in page
-
-
-@pytest.mark.parametrize("page", ["", BEGIN, END, f"{END}{BEGIN}", f"{BEGIN}{END}{END}", f"{BEGIN}{BEGIN}{END}"])
-def test_a_page_without_its_marks_is_refused(page: str) -> None:
-    """Rather than guessed at."""
-    with pytest.raises(ValueError, match="must contain <!-- settings --> and then <!-- /settings -->, each once"):
-        with_table(page)
+    assert "models[].workers[].url" in own
+    assert "models[].workers[].kv_events.endpoint" not in own
+    assert "model servers that serve the model" == found["models[].workers[]"].description
+    assert sorted(row.path for row in describe()) == sorted(row.path for group in groups() for row in group.rows)

@@ -1,0 +1,45 @@
+"""Gateway that the generators ask: built from minimal settings, and never started."""
+
+import asyncio
+from functools import cache
+from typing import Any
+
+import httpx
+from prometheus_client import CollectorRegistry
+
+from gateway.app.application import create_app
+from gateway.app.asgi import Gateway
+from gateway.settings import build
+
+_ADMIN_KEY = "the-admin-key-of-the-generator"
+
+
+@cache
+def gateway() -> Gateway:
+    """Return a gateway with one model, whose one worker is never asked."""
+    settings = build(
+        {
+            "models": [{"name": "tiny", "workers": [{"url": "http://worker.example.com"}]}],
+            "admin": {"keys": [{"id": "generator", "secret": _ADMIN_KEY, "role": "viewer"}]},
+        },
+        {},
+    )
+    return create_app(settings)
+
+
+def registry() -> CollectorRegistry:
+    """Return the registry of the gateway's metrics."""
+    found: CollectorRegistry = gateway()._api.state.metrics.registry  # type: ignore[attr-defined]  # noqa: SLF001
+    return found
+
+
+def openapi(path: str) -> dict[str, Any]:
+    """Return the OpenAPI document that the gateway serves at *path*."""
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(gateway())
+        async with httpx.AsyncClient(transport=transport, base_url="http://gateway") as client:
+            return await client.get(path, headers={"authorization": f"Bearer {_ADMIN_KEY}"})
+
+    document: dict[str, Any] = asyncio.run(ask()).raise_for_status().json()
+    return document

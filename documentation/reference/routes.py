@@ -1,0 +1,112 @@
+"""Page docs/reference/routes.md: every endpoint, and what happens to every route of vLLM."""
+
+from collections.abc import Iterator
+
+from documentation.reference import markdown
+from documentation.reference.example_gateway import openapi
+from documentation.reference.vllm_routes import ROUTES, VLLM
+from gateway.protocol.endpoints.endpoint import FORM
+from gateway.protocol.endpoints.faults import ANTHROPIC
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.endpoints.unserved import INSTEAD
+from gateway.protocol.engine_fields import ENGINE_FIELDS
+from gateway.protocol.headers import STEERING
+
+_INTRODUCTION = """\
+For application developers: every path that the gateway serves, and the routes of vLLM that the gateway does not serve.
+
+Endpoints of workers work the same with every engine: the gateway checks the key and the limits, chooses a worker, and
+passes the request on. The worker's engine rejects what it does not support. Bodies and answers are described in
+[HTTP API](http-api.md), headers in [Headers](headers.md), and errors in [Errors](errors.md)."""
+
+_OWN = """\
+## Endpoints of the gateway
+
+The gateway answers these paths. Only the paths below `/v1/responses/` ask a worker: the one that keeps the response.
+The [admin API](http-api.md#admin-api) below `/admin/v1` manages teams, keys and workers."""
+
+_NOTES = {
+    "/readyz": "Status 200 if at least one model can be served and each source of workers has answered once, else 503. "
+    "The body gives the reason for each model that cannot be served, the age of the information about workers in "
+    "`discovery`, and the reliability of each engine's KV events in `kv_events`.",
+    "/livez": "Status 200 while the process answers.",
+    "/warmgate/explain": "See [explain](../how-to/explain.md). It needs an admin key.",
+    "/v1/usage": "See [what callers see](../concepts/quotas-and-fairness.md#what-callers-see).",
+    "/v1/models": "Configured names and exact aliases that the key may use. No worker is asked.",
+}
+"""Additions to the summaries of the OpenAPI document, by path."""
+
+_VLLM = f"""\
+## Routes of vLLM
+
+This table contains every public route of {VLLM}, and two routes that only OpenAI's own API has.
+
+| outcome | meaning |
+|---|---|
+| passed on | The gateway sends the request to a worker that the strategy chooses. |
+| answered | The gateway answers the request itself. |
+| refused | The gateway returns status 404 with the code `unknown_url`, and says what to use instead. |
+
+WebSockets are not served."""
+
+_FIELDS = """\
+## Fields of engines
+
+Some fields of a request control the engine and not the answer: which worker computes the prompt, where the KV blocks of
+the prompt come from, with which priority a request runs, or which code the engine executes. The gateway rejects a
+request with such a field. The error has status 400 and names the field. `extra_body` is rejected too, because it is an
+argument of SDKs and not a field.
+
+`models[].allowed_engine_fields` lists fields that callers of a model may send. These fields reach the worker unchanged.
+If a body has a key twice, its last value counts, as in the engines.
+
+The gateway rejects these fields:"""
+
+_STEERING = "The gateway removes request headers with the same effect. Their names begin with one of these prefixes:"
+
+
+def page() -> str:
+    return markdown.page(
+        "Endpoints",
+        _INTRODUCTION,
+        "## Endpoints of workers",
+        markdown.table(("endpoint", "purpose", "body", "errors"), _of_workers()),
+        _OWN,
+        markdown.table(("endpoint", "purpose"), _own()),
+        _VLLM,
+        "<!-- api -->\n" + markdown.table(("route", "outcome", "remark"), _of_vllm()) + "\n<!-- /api -->",
+        _FIELDS,
+        ", ".join(map(markdown.code, ENGINE_FIELDS)) + ".",
+        _STEERING,
+        ", ".join(markdown.code(prefix.decode("ascii")) for prefix in STEERING) + ".",
+    )
+
+
+def _of_workers() -> Iterator[tuple[str, ...]]:
+    for path, endpoint in ENDPOINTS.items():
+        body = "form" if endpoint.media == FORM else "JSON"
+        errors = "Anthropic's" if endpoint.errors is ANTHROPIC else "OpenAI's"
+        yield markdown.code(f"POST {path}"), markdown.sentence(endpoint.summary), body, errors
+
+
+def _own() -> Iterator[tuple[str, ...]]:
+    yield markdown.code("GET /"), "Name, version and links. `GET /v1` answers the same."
+    for path, operations in openapi("/openapi.json")["paths"].items():
+        if path not in ENDPOINTS:
+            for method, operation in operations.items():
+                text = f"{markdown.sentence(operation['summary'])} {_NOTES.get(path, '')}".strip()
+                yield markdown.code(f"{method.upper()} {path}"), text
+    yield markdown.code("GET /docs"), "The OpenAPI document as a web page. `GET /openapi.json` is the document."
+
+
+def _of_vllm() -> Iterator[tuple[str, ...]]:
+    own = openapi("/openapi.json")["paths"].keys() - ENDPOINTS.keys()
+    for route, remark in ROUTES:
+        path = route.partition(" ")[2]
+        if path in ENDPOINTS or path.startswith("/v1/responses/{id}"):
+            yield markdown.code(route), "passed on", remark
+        elif path in own:
+            yield markdown.code(route), "answered", remark
+        else:
+            advice = "; ".join(filter(None, (remark, INSTEAD.get(path, ""))))
+            yield markdown.code(route), "refused", advice
