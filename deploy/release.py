@@ -66,9 +66,9 @@ def sbom(dist: Path) -> None:
     pip = ("-m", "pip", "--disable-pip-version-check", "install", "--quiet", "-c", CONSTRAINTS)
     run(installed / "bin" / "python", *pip, f"{wheel}[{EXTRAS}]")
     run(tool / "bin" / "python", *pip, "cyclonedx-bom")
-    run(
-        installed / "bin" / "python", "-m", "pip", "--disable-pip-version-check", "uninstall", "--quiet", "--yes", "pip"
-    )
+    # What a new environment begins with is no part of the product.
+    uninstall = ("-m", "pip", "--disable-pip-version-check", "uninstall", "--quiet", "--yes")
+    run(installed / "bin" / "python", *uninstall, "setuptools", "pip")
     run(
         *(tool / "bin" / "cyclonedx-py", "environment", "--pyproject", ROOT / "pyproject.toml"),
         *("--output-reproducible", "--output-file", dist / f"warmgate-{version()}.cdx.json"),
