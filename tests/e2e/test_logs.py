@@ -29,7 +29,7 @@ async def test_a_process_speaks_json_where_it_is_asked_to(tmp_path: Path) -> Non
     assert [("warning", "gateway.app.config_source")] == [
         (line["level"], line["logger"]) for line in said if "server.implementation is deprecated" in line["message"]
     ]
-    assert ["gateway.app.tenancy"] == [line["logger"] for line in said if "neither teams" in line["message"]]
+    assert ["gateway.app.tenancy"] == [line["logger"] for line in said if "no teams and no store" in line["message"]]
     assert ["model tiny is down"] == [
         line["message"].partition(": ")[0].partition(" of ")[2]
         for line in said

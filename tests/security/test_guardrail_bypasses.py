@@ -235,10 +235,10 @@ async def test_the_texts_of_forms_are_redacted_in_their_place(file: bytes) -> No
 @pytest.mark.parametrize(
     ("form", "fault"),
     [
-        (a_form(CARD.encode(), head=b"\r\nContent-Length: 19"), "'prompt', which has its own content-length"),
+        (a_form(CARD.encode(), head=b"\r\nContent-Length: 19"), "'prompt', which has a content-length header"),
         (a_form(CARD.encode() + b"\xff"), "'prompt' is not UTF-8"),
         (a_form(CARD.encode(), is_file=True), "The form field 'prompt' is a file, which no guardrail can check"),
-        (a_form(b"x" * 300_000), "'prompt' is longer, with the other fields, than 262144 bytes"),
+        (a_form(b"x" * 300_000), "'prompt' is too long (all fields together: 262144 bytes)"),
     ],
 )
 async def test_what_cannot_be_redacted_in_a_form_is_refused(form: bytes, fault: str) -> None:

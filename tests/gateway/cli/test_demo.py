@@ -101,7 +101,7 @@ def test_workers_do_not_outlive_a_demo_that_was_killed() -> None:
 @pytest.mark.e2e
 def test_a_worker_that_fails_ends_the_demo(capsys: pytest.CaptureFixture[str]) -> None:
     """With a sentence, and before it was ever ready."""
-    with pytest.raises(ServerError, match=r"^A simulated worker ended while it started; its error is above\.$"):
+    with pytest.raises(ServerError, match=r"^A simulated worker exited while starting. Its error message is above\.$"):
         run_demo(
             DemoOptions(port=0, workers=2), environ={}, simulate=[sys.executable, "-S", "-c", "raise SystemExit(1)"]
         )
