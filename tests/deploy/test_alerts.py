@@ -16,7 +16,7 @@ from tests.deploy.tools import tool
 from tests.e2e.test_metrics_table import documented
 
 CASES = Path(__file__).parent / "alerts.test.yaml"
-GUIDE = ROOT / "deploy" / "README.md"
+RUNBOOKS = ROOT / "docs" / "operate" / "runbooks.md"
 
 each_alert = pytest.mark.parametrize("name", alerts())
 
@@ -86,7 +86,7 @@ def test_what_an_alert_says_is_filled_in(tmp_path: Path) -> None:
                                 "exp_annotations": {
                                     "summary": "First tokens of llama come late",
                                     "description": "One stream in twenty waits 19.5s or longer for its first token.",
-                                    "runbook_url": "deploy/README.md#warmgatefirsttokenslate",
+                                    "runbook_url": "docs/operate/runbooks.md#warmgatefirsttokenslate",
                                 },
                             }
                         ],
@@ -102,22 +102,22 @@ def test_what_an_alert_says_is_filled_in(tmp_path: Path) -> None:
 
 @each_alert
 def test_an_alert_says_how_bad_it_is_and_where_to_read_on(name: str) -> None:
-    """The paragraph is there. Labels that it speaks of are those that its expression leaves."""
+    """The runbook is there. Labels that it speaks of are those that its expression leaves."""
     rule = alerts()[name]
     said = rule["annotations"]
     named = set(re.findall(r"\$labels\.(\w+)", said["summary"] + said["description"]))
-    headings = re.findall(r"^### (\w+)$", GUIDE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    headings = re.findall(r"^### (\w+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
     assert rule["labels"]["severity"] in {"critical", "warning", "info"}
     assert {"summary", "description", "runbook_url"} == set(said)
     assert 1 == headings.count(name)
-    assert f"deploy/README.md#{name.lower()}" == said["runbook_url"]
+    assert f"docs/operate/runbooks.md#{name.lower()}" == said["runbook_url"]
     assert all(re.search(rf"(by|on) \([^)]*\b{label}\b", rule["expr"]) for label in named)
 
 
-def test_no_paragraph_is_of_an_alert_that_is_gone() -> None:
-    """Each heading of that kind in the guide has its rule."""
-    headings = re.findall(r"^### (Warmgate\w+)$", GUIDE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+def test_no_runbook_is_of_an_alert_that_is_gone() -> None:
+    """Each heading of that kind in the runbooks has its rule."""
+    headings = re.findall(r"^### (Warmgate\w+)$", RUNBOOKS.read_text(encoding="utf-8"), flags=re.MULTILINE)
 
     assert set(alerts()) == set(headings)
 
@@ -170,7 +170,7 @@ def test_labels_addresses_and_exceptions_are_put_in() -> None:
     assert "warmgate-fallbacks" not in {group["name"] for group in made["spec"]["groups"]}
     assert all({"team": "platform", "severity": "page"} == rule["labels"] for rule in rules.values())
     assert (
-        "https://git.example.com/warmgate/deploy/README.md#warmgateworkerdown"
+        "https://git.example.com/warmgate/docs/operate/runbooks.md#warmgateworkerdown"
         == rules["WarmgateWorkerDown"]["annotations"]["runbook_url"]
     )
 
