@@ -70,7 +70,9 @@ def page() -> str:
 def errors() -> list[type[GatewayError]]:
     """Return all classes of errors that reach callers, by status."""
     inner = ("ClientError", "WaitsTooLong", *(each.__name__ for each in _ELSEWHERE))
-    found = [each for each in _below(GatewayError) if each.__name__ not in inner] + list(_ELSEWHERE)
+    ours = (each for each in _below(GatewayError) if each.__module__.startswith("gateway."))
+    found = [each for each in ours if each.__name__ not in inner]
+    found += [each for each in _ELSEWHERE if each not in found]
     return sorted(found, key=lambda each: (each.status, each.__name__))
 
 

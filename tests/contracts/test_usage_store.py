@@ -254,7 +254,7 @@ async def test_a_cursor_that_is_not_one_is_refused(ledger: Ledger, cursor: str) 
 
 
 async def test_a_page_has_room_for_something(ledger: Ledger) -> None:
-    with pytest.raises(ValueError, match="one record"):
+    with pytest.raises(ValueError, match="page size must be at least 1"):
         await ledger.usage.records(RecordQuery(period=NOVEMBER), most=0)
 
 
