@@ -91,6 +91,10 @@ def test_the_times_that_the_guide_reports_are_those_of_the_values() -> None:
     )
     assert all(
         reported in text
-        for reported in ("(`preStopSleepSeconds`, 5)", "(`server.stop_delay_s`, 15)", "`server.shutdown_grace_s` (120)")
+        for reported in (
+            "(`preStopSleepSeconds`, 5 s)",
+            "`server.stop_delay_s` (15 s)",
+            "`server.shutdown_grace_s` (120 s)",
+        )
     )
     assert "2Gi" == release.container["resources"]["limits"]["memory"]
