@@ -37,7 +37,7 @@ e2e: $(VENV)/.test
 test-compiled: wheel
 	rm -rf $(COMPILED) && mkdir -p $(COMPILED)
 	$(BIN)/python -m zipfile -e dist/warmgate-*.whl $(COMPILED)
-	cp -r tests benchmarks pyproject.toml README.md $(COMPILED)
+	cp -r tests benchmarks docs pyproject.toml README.md $(COMPILED)
 	cd $(COMPILED) && $(abspath $(BIN))/python -m pytest -n logical --dist loadfile -m "not interpreted" tests/cache_index tests/routing tests/contracts tests/e2e \
 		$(addprefix tests/gateway/,protocol proxy models backends/upstream tenancy server telemetry)
 

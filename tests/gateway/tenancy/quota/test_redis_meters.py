@@ -267,7 +267,7 @@ async def test_a_charge_beyond_its_limit_needs_no_entry(gateways: Gateways) -> N
 async def test_the_rights_that_the_readme_names_are_enough(redis_server: RedisServer) -> None:
     """The script needs no dangerous commands."""
     page = (Path(redis_link.__code__.co_filename).parent / "README.md").read_text(encoding="utf-8")
-    found = re.search(r"needs `(~warmgate[^`]+)`", page)
+    found = re.search(r"needs the permissions `(~warmgate[^`]+)`", page)
     assert found is not None
     with redis_server.client() as client:
         client.execute_command("ACL", "SETUSER", "ours", "reset", "on", ">x", *found[1].split(), "-@dangerous")
