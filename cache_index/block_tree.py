@@ -18,7 +18,7 @@ from cache_index.slots import bits
 NODE_BYTES = 450
 
 GPU, CPU, DISK, SHARED, LATELY = range(5)
-"""Tier numbers. `LATELY` is for blocks that a worker held until recently."""
+"""Numbers of the storage tiers. `LATELY` is for blocks that a worker held until recently."""
 
 _MAX_GROWING_BLOCKS = 512
 """Maximum length of a node that grows when blocks are reported one by one, in blocks. Each report copies the whole
@@ -29,7 +29,7 @@ _POSITION = (1 << _POSITION_BITS) - 1
 
 
 class Node:
-    """Node of the tree: a run of consecutive blocks. *start* is the position of its first block in the sequence."""
+    """Node of the prefix tree: a run of consecutive blocks. *start* is the position of the first block."""
 
     __slots__ = ("blocks", "children", "gpu", "number", "parent", "run", "slower", "spilled", "start")
 
@@ -40,9 +40,9 @@ class Node:
         self.run = run
         self.blocks = len(run) // HASH_BYTES
         self.children: dict[bytes, Node] | None = None
-        """Child nodes by the key of their first block."""
+        """Child nodes, indexed by the key of their first block."""
         self.spilled: Node | None = None
-        """Lower part of this node if it was split, or None."""
+        """Lower part of the node after a split, or None if the node was never split."""
         self.gpu = Holdings()
         self.slower: dict[int, Holdings] | None = None
 
@@ -52,7 +52,7 @@ class Node:
         return (1 << self.blocks) - 1
 
     def place(self, offset: int) -> int:
-        """Return the place of the node's block at *offset*."""
+        """Return the place (location in the tree) of the node's block at *offset*."""
         return (self.number << _POSITION_BITS) + self.start + offset
 
     def key(self, offset: int) -> int:
@@ -99,8 +99,8 @@ class Node:
 
 
 class BlockTree:
-    """Path-compressed tree of blocks. Workers are bit numbers (see `WorkerSlots`), and sets of blocks are bitmasks (see
-    `Holdings`).
+    """Path-compressed prefix tree of blocks. Workers are bit numbers (see `WorkerSlots`), and sets of blocks are
+    bitmasks (see `Holdings`).
     """
 
     def __init__(self) -> None:
@@ -109,7 +109,7 @@ class BlockTree:
         self._made = 0
         self._blocks = 0
         self.pool_bytes = 0
-        """Memory of all pools that refer to this tree, in bytes. The pools update it."""
+        """Memory of all pools that refer to this tree, in bytes. The pools update this number."""
 
     @property
     def size_bytes(self) -> int:
@@ -117,7 +117,7 @@ class BlockTree:
         return len(self._nodes) * NODE_BYTES + self._blocks * HASH_BYTES + self.pool_bytes
 
     def find(self, place: int) -> tuple[Node, int] | None:
-        """Return the node and the offset of the block at *place*, or None if the block was removed."""
+        """Return the node and the offset of the block at *place* in the tree, or None if the block was removed."""
         node = self._nodes.get(place >> _POSITION_BITS)
         position = place & _POSITION
         while node is not None and position >= node.start + node.blocks:
@@ -148,7 +148,7 @@ class BlockTree:
         return found
 
     def path(self, hashes: bytes) -> list[tuple[Node, int]]:
-        """Return the nodes along *hashes*, each with the number of its leading blocks that match. O(nodes)."""
+        """Return the nodes whose blocks match *hashes*, each with its number of matching leading blocks. O(nodes)."""
         found: list[tuple[Node, int]] = []
         children, at, end = self.root.children, 0, len(hashes)
         while children and at < end:
@@ -177,7 +177,7 @@ class BlockTree:
             node = parent
 
     def nodes_at(self, places: Words) -> list[Node]:
-        """Return the nodes that contain the blocks at *places*, and possibly nodes below them. O(places), vectorized,
+        """Return the nodes that contain the blocks at *places*, and possibly their descendants. O(places), vectorized,
         plus O(nodes).
         """
         found: dict[int, Node] = {}
@@ -189,7 +189,7 @@ class BlockTree:
         return list(found.values())
 
     def _append(self, node: Node, keys: bytes, slot: int) -> tuple[Node, int, int]:
-        """Append *keys*, which are not in the tree yet, to *node* or to a new child. Return their location."""
+        """Append *keys*, which are not in the tree yet, to *node* or to a new child. Return the new location."""
         blocks = len(keys) // HASH_BYTES
         self._blocks += blocks
         before = node.blocks
@@ -212,7 +212,7 @@ class BlockTree:
             holdings.lengthened(whole)
 
     def _split(self, node: Node, blocks: int) -> None:
-        """Split *node* after *blocks* blocks. O(workers that hold it + its children)."""
+        """Split *node* after its first *blocks* blocks. O(workers that hold the node + children of the node)."""
         cut, whole = blocks * HASH_BYTES, node.whole
         self._made += 1
         lower = self._nodes[self._made] = Node(self._made, node, node.start + blocks, node.run[cut:])
@@ -231,7 +231,7 @@ class BlockTree:
         self.prune(lower)
 
     def check(self, held: dict[tuple[int, int, int], int]) -> None:
-        """Check all invariants, and that the tree holds exactly *held*. O(tree).
+        """Check all invariants, and check that the workers hold exactly the blocks in *held*. O(tree).
 
         *held* has bitmasks of blocks by node number, tier and worker slot.
 
@@ -263,7 +263,7 @@ class BlockTree:
 
 
 def _distinct(numbers: Words) -> Words:
-    """Sort *numbers* in place and return them without duplicates. np.unique is avoided, because its first call imports
+    """Sort *numbers* in place and return them without duplicates. np.unique is not used, because its first call imports
     numpy.ma, which takes 9 ms.
     """
     numbers.sort()

@@ -13,7 +13,7 @@ _HALF = np.array([32], dtype=U64)  # an array: numpy takes longer to convert a s
 
 
 def keyed_generator(*key: int) -> np.random.Generator:
-    """Return a random generator that depends only on *key*. Its numbers reveal nothing about those of other keys."""
+    """Return a random generator that depends only on *key*. Numbers for one key reveal nothing about other keys."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))
 
 
@@ -42,7 +42,7 @@ class BlockHash:
 
 
 class Positions:
-    """One odd random factor per block position. It makes the hash depend on the order of the blocks."""
+    """Random odd factors, one per block position, which make the hash depend on the order of the blocks."""
 
     def __init__(self, keyed: np.random.Generator) -> None:
         self._keyed = keyed
@@ -69,7 +69,7 @@ class Positions:
         return factor
 
     def packed(self, start: int, blocks: int) -> bytes:
-        """Return the factors of *blocks* positions starting at *start*, 8 bytes each."""
+        """Return the factors of *blocks* consecutive block positions from *start* on, 8 bytes each."""
         end = start + blocks
         if end > len(self._factors):
             self._extend(end)

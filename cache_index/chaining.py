@@ -18,8 +18,8 @@ _LOW_63: Final = 0x7FFF_FFFF_FFFF_FFFF
 def chained(
     data: bytes, blocks: int, *, is_of_pairs: bool, addends: bytes, factors: bytes, positions: bytes, after: int
 ) -> bytes:
-    """Return the chained hashes of the first *blocks* blocks of *data*, 8 bytes each, starting after hash *after*.
-    O(data).
+    """Return the chained hashes of the first *blocks* blocks of *data*, 8 bytes each, for a chain that continues after
+    hash *after*. O(data).
 
     A block has one word per entry of *addends* and *factors*. A word has two tokens if *is_of_pairs*, otherwise one.
     *positions* has at least one factor per block. *after* is below 2**63 and may be negative.

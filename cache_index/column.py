@@ -1,4 +1,4 @@
-"""Sorted column of engine hashes and block places. `Places` merges new blocks into columns."""
+"""Sorted column of engine hashes and of block places in the tree. `Places` merges new blocks into columns."""
 
 from array import array
 from bisect import bisect_left
@@ -9,20 +9,20 @@ from cache_index.chain import U64, Words
 
 ROW_BYTES = 16
 NOWHERE = 0
-"""Place that marks a removed block."""
+"""Place number that marks a removed block."""
 
 MAX_ROWS = 1 << 15
 """Maximum number of rows in a column. Merging other rows into a column of this size takes 1 ms."""
 _MIN_GONE = 1024
 
 Rows = tuple[Words, Words]
-"""Sorted hashes, and the places of their blocks."""
+"""Sorted block hashes, and the places of these blocks in the tree."""
 
 _NONE = np.empty(0, U64)
 
 
 class Column:
-    """Fixed set of rows. Places can be removed but not added. *hashes* are sorted and distinct."""
+    """Fixed set of rows of a hash and a place. Places can be removed but not added. *hashes* are sorted, distinct."""
 
     __slots__ = ("gone", "hashes", "places")
 
@@ -30,7 +30,7 @@ class Column:
         self.hashes = _array(hashes)
         self.places = _array(places)
         self.gone = 0
-        """Number of removed places."""
+        """Number of places removed from the column."""
 
     @classmethod
     def split(cls, rows: Rows) -> list["Column"]:
@@ -41,14 +41,14 @@ class Column:
         return [cls(hashes[at : at + size], places[at : at + size]) for at in range(0, size * columns, size)]
 
     def find(self, engine_hash: int, begin: int) -> int | None:
-        """Return the row of *engine_hash* at or after row *begin*, or None if it is missing. O(log rows)."""
+        """Return the row of *engine_hash* from row *begin* on, or None if the hash is missing. O(log rows)."""
         at = bisect_left(self.hashes, engine_hash, begin)
         if at < len(self.hashes) and self.hashes[at] == engine_hash and self.places[at] != NOWHERE:
             return at
         return None
 
     def take_out(self, row: int) -> int:
-        """Remove the place in *row* and return it."""
+        """Remove the place in *row* of the column and return the place."""
         place = self.places[row]
         self.places[row] = NOWHERE
         self.gone += 1
@@ -56,11 +56,11 @@ class Column:
 
     @property
     def is_sparse(self) -> bool:
-        """Whether enough places were removed to make compaction worthwhile."""
+        """Whether enough places were removed from the column to make compaction worthwhile."""
         return self.gone > max(_MIN_GONE, len(self.hashes) // 2) or self.gone == len(self.hashes)
 
     def kept(self, begin: int = 0, end: int | None = None) -> Rows:
-        """Return the rows from *begin* to *end* whose place was not removed. O(rows)."""
+        """Return the rows from *begin* to *end*, without the rows whose place was removed. O(rows)."""
         hashes, places = np.frombuffer(self.hashes, U64)[begin:end], np.frombuffer(self.places, U64)[begin:end]
         if not self.gone:
             return hashes, places
@@ -68,8 +68,8 @@ class Column:
         return hashes[kept], places[kept]
 
     def merged(self, hashes: Words, places: Words) -> tuple[Rows, list[int]]:
-        """Merge the column with sorted *hashes* and their *places*. Return the rows, and the column's places that were
-        replaced because their hash is in both. O(rows).
+        """Merge the column with sorted *hashes* and their *places*. Return the merged rows, and the replaced places of
+        hashes that are in both. O(rows).
         """
         old_hashes, old_places = self.kept()
         at = old_hashes.searchsorted(hashes)
@@ -89,7 +89,7 @@ class Column:
 
 
 def _array(values: Words) -> "array[int]":
-    """Convert a numpy array to an array.array, which takes half the time per lookup."""
+    """Convert a numpy array to an array.array, in which a lookup takes half the time."""
     column = array("Q")
     column.frombytes(values.view(np.uint8).data)
     return column

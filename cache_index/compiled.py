@@ -1,5 +1,5 @@
-"""Test whether the core is compiled. In a compiled core, loops over numbers are faster than numpy, but in interpreted
-Python they are much slower.
+"""Check whether the core is compiled. Loops over numbers are faster than numpy in a compiled core, but much slower in
+interpreted Python.
 """
 
 from typing import Final

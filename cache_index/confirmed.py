@@ -1,4 +1,4 @@
-"""Combines the blocks that engines report with predictions for requests that were sent but are not reported yet.
+"""Index that combines the blocks reported by engines with predicted blocks for requests that are not reported yet.
 
 1. Reports and predictions are kept apart. A reported block is valid until the engine reports its removal, and a
    prediction until it expires.
@@ -17,12 +17,12 @@ from cache_index.radix import RadixTree
 from cache_index.residency import Residency
 
 CHECKPOINT_S = 0.1
-"""Seconds within which predictions share one expiry time."""
+"""Interval in seconds within which all predictions get the same expiry time."""
 
 
 class Confirmed:
-    """Index of reported and predicted blocks. A prediction expires after *lifetime_s*, which must exceed the delay of
-    events.
+    """Index of reported and predicted blocks. A prediction expires after *lifetime_s* seconds, which must exceed the
+    delay of events.
     """
 
     def __init__(self, residency: Residency, *, lifetime_s: float = 5.0, max_bytes: int = 64 * 2**20) -> None:
@@ -30,7 +30,7 @@ class Confirmed:
         self._lifetime_s = lifetime_s
         self._predictions = RadixTree(max_bytes=max_bytes, default_capacity=2**60)
         self._checkpoints: deque[tuple[float, int]] = deque()
-        """Pairs of a time and the number of the last use until then, oldest first."""
+        """Pairs of a time and the number of predictions made until then, oldest first."""
 
     @property
     def size_bytes(self) -> int:
@@ -42,12 +42,12 @@ class Confirmed:
         return self._residency.counts
 
     def join(self, worker: WorkerId, *, model: str) -> None:
-        """Record that *worker* serves *model* and can use the blocks of this model in a shared tier."""
+        """Record that *worker* serves *model* and can use the model's blocks in a shared tier."""
         self._residency.join(worker, model=model)
 
     def apply(self, worker: WorkerId, event: Event, *, model: str) -> None:
-        """Apply an event of *worker*'s engine. *model* has the form of the argument of `scope_of`. O(blocks of
-        *event*).
+        """Apply a cache event from the engine of *worker*. *model* has the form of the argument of `scope_of`. O(blocks
+        of *event*).
         """
         self._residency.apply(worker, event, model=model)
 
@@ -62,14 +62,14 @@ class Confirmed:
         return gained
 
     def retract(self, worker: WorkerId, prefix: Prefix, keep: int) -> None:
-        """Remove the prediction of a failed request from block *keep* on. Blocks that other predictions extend are
-        kept.
+        """Remove the prediction of a failed request, starting at block *keep* of its prompt. Blocks that other
+        predictions extend are kept.
         """
         self._predictions.trim(worker, prefix, keep)
 
     def match(self, prefix: Prefix, now: float) -> Mapping[WorkerId, Hit]:
         """Return the number of leading blocks of *prefix* that each worker holds or will soon hold. Workers without
-        such blocks are absent.
+        such blocks are left out.
         """
         self._expire(now)
         hits = dict(self._residency.match(prefix))
@@ -88,7 +88,7 @@ class Confirmed:
         return self._residency.held_in(worker, tier)
 
     def engine_hash(self, worker: WorkerId, prefix: Prefix) -> int | None:
-        """Return the hash that *worker*'s engine gives the first block of *prefix*; None: the block is not on its GPU.
+        """Return the hash that *worker*'s engine uses for the first block of *prefix*, or None if it is not on the GPU.
 
         O(blocks of the worker): not for the path of requests.
         """
@@ -99,7 +99,7 @@ class Confirmed:
         return self._residency.block_size(worker)
 
     def drop(self, worker: WorkerId) -> None:
-        """Forget all blocks of *worker*, because it was removed or its engine restarted."""
+        """Remove all blocks of *worker* from the index, because the worker was removed or its engine restarted."""
         self._residency.drop(worker)
         self._predictions.drop(worker)
 

@@ -1,4 +1,4 @@
-"""Cache contents of one worker, according to the events of its engine."""
+"""Cache contents of one worker, as reported by the events of its engine."""
 
 from collections import deque
 
@@ -8,15 +8,15 @@ from cache_index.event import Tier
 from cache_index.pool import Pool
 
 ENGINE_BYTES = 5000
-"""Memory of an `Engine` without blocks, in bytes. It was measured with tracemalloc on CPython 3.11."""
+"""Memory of an `Engine` without blocks, in bytes, measured with tracemalloc on CPython 3.11."""
 REMEMBERED = 2048
-"""Number of removed blocks that are remembered, because an engine with slower tiers may still refer to them."""
+"""Number of removed blocks to remember per worker, because an engine with slower tiers might still refer to them."""
 
 _NUMBERS = {Tier.GPU: GPU, Tier.CPU: CPU, Tier.DISK: DISK, Tier.SHARED: SHARED}
 
 
 class Engine:
-    """Blocks of one worker: one pool per tier, addressed by the engine's own hashes. *slot* is the worker's
+    """Cache of one worker: one pool of blocks per tier, addressed by the engine's own hashes. *slot* is the worker's
     bit number.
     """
 
@@ -29,14 +29,14 @@ class Engine:
         self.gpu = Pool(tree, GPU, slot, counts)
         self.slower = {tier: Pool(tree, _NUMBERS[tier], slot, counts) for tier in (Tier.CPU, Tier.DISK, Tier.SHARED)}
         self.block_sizes: dict[int, int] = {}
-        """Number of reported blocks by block size in tokens."""
+        """Number of blocks reported with each block size. The keys are block sizes in tokens."""
         self._tree = tree
         self._is_tiered = False
         """Whether the engine has reported blocks in a tier other than the GPU."""
         self._lately = Pool(tree, LATELY, slot, Counts())
-        """Recently removed blocks that later events may refer to."""
+        """Recently removed blocks that later events might refer to."""
         self._removed: deque[int] = deque()
-        """Hashes of the recently removed blocks, oldest first."""
+        """Hashes of recently removed blocks, oldest first."""
 
     def pool(self, tier: Tier) -> Pool:
         if tier is Tier.GPU:
@@ -45,7 +45,7 @@ class Engine:
         return self.slower[tier]
 
     def find(self, engine_hash: int) -> tuple[Node, int] | None:
-        """Return the node and offset of a block that is held in any tier or was recently removed, or None."""
+        """Return the tree node and offset of a block that any tier holds or that was recently removed, or None."""
         place = self.gpu.place(engine_hash)
         if place is None and (self._is_tiered or self._removed):
             places = (pool.place(engine_hash) for pool in (*self.slower.values(), self._lately))
@@ -69,7 +69,7 @@ class Engine:
         return pool.remove(engine_hash)
 
     def remember(self, engine_hash: int, place: int) -> None:
-        """Keep the place of a block known for a while after its removal. O(log blocks)."""
+        """Remember the place of a removed block in the tree for a while. O(log blocks)."""
         found = self._tree.find(place)
         if found is None:
             return
@@ -79,8 +79,8 @@ class Engine:
             self._lately.remove(self._removed.popleft())
 
     def clear(self) -> None:
-        """Remove all blocks from all tiers except the shared one. O(its runs), plus a vectorized pass over its
-        blocks.
+        """Remove all blocks from all tiers except the shared one. O(runs of the worker), plus a vectorized pass over
+        its blocks.
         """
         for pool in (self.gpu, self.slower[Tier.CPU], self.slower[Tier.DISK], self._lately):
             pool.clear()
@@ -88,11 +88,11 @@ class Engine:
 
     @property
     def pools(self) -> dict[int, Pool]:
-        """All pools by tier number."""
+        """Pools of all tiers, by tier number."""
         return {GPU: self.gpu, LATELY: self._lately, **{_NUMBERS[tier]: pool for tier, pool in self.slower.items()}}
 
     def check(self) -> dict[tuple[int, int, int], int]:
-        """Return the bitmasks of held blocks by node number, tier and worker slot; see `BlockTree.check`."""
+        """Return bitmasks of held blocks by node number, tier and worker slot, as `BlockTree.check` expects them."""
         return {
             (node, tier, self.slot): held for tier, pool in self.pools.items() for node, held in pool.check().items()
         }

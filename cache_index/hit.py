@@ -19,9 +19,9 @@ class Hit(Value):
         shared: int = 0,
     ) -> None:
         self.blocks: Final = blocks
-        """Number of blocks in all tiers together."""
+        """Number of cached blocks in all tiers together."""
         self.cpu: Final = cpu
-        """Number of blocks to load from the worker's CPU memory, because they are not on its GPU."""
+        """Number of cached blocks to load from the worker's CPU memory, because they are not on its GPU."""
         self.disk: Final = disk
         self.shared: Final = shared
-        """Number of blocks to load from a shared store, because no tier of the worker has them."""
+        """Number of cached blocks to load from a shared store, because no tier of the worker has them."""

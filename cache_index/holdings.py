@@ -4,7 +4,7 @@ from cache_index.slots import bits
 
 
 class Holdings:
-    """Bitmask of held blocks for each worker. Block *i* is bit *i*.
+    """Bitmask of the blocks that each worker holds. Bit *i* stands for block *i*.
 
     Most workers hold all blocks of a node, which takes only one bit in ``full``. The argument *whole* of all methods is
     the bitmask of all blocks of the node, which is not stored here.
@@ -16,7 +16,7 @@ class Holdings:
         self.full = 0
         """Bitmask of the workers that hold all blocks."""
         self.partial: dict[int, int] | None = None
-        """Bitmask of held blocks by bit number of the worker, for workers that hold only some blocks."""
+        """Bitmasks of held blocks by the worker's bit number, for workers that hold only some of the blocks."""
 
     def __bool__(self) -> bool:
         return bool(self.full or self.partial)
@@ -28,13 +28,13 @@ class Holdings:
         return self.partial.get(slot, 0) if self.partial else 0
 
     def hold(self, slot: int, blocks: int, whole: int) -> int:
-        """Add the bitmask *blocks* to the worker's blocks. Return those that it already held."""
+        """Add the bitmask *blocks* to the blocks that a worker holds. Return those that it already held."""
         held = self.held_by(slot, whole)
         self._set(slot, held | blocks, whole)
         return held & blocks
 
     def release(self, slot: int, blocks: int, whole: int) -> None:
-        """Remove the bitmask *blocks* from the worker's blocks."""
+        """Remove the bitmask *blocks* from the blocks that a worker holds."""
         self._set(slot, self.held_by(slot, whole) & ~blocks, whole)
 
     def _set(self, slot: int, blocks: int, whole: int) -> None:
@@ -59,15 +59,15 @@ class Holdings:
         return holders
 
     def lengthened(self, whole: int) -> None:
-        """Adapt to blocks that were appended to the node and that no worker holds yet. *whole* is the bitmask before
-        that.
+        """Update the bitmasks after blocks that no worker holds yet were appended to the node. *whole* is the bitmask
+        of the blocks before.
         """
         full, self.full = self.full, 0
         for slot in bits(full):
             self._set(slot, whole, -1)
 
     def split(self, cut: int, whole: int) -> "Holdings":
-        """Split the holdings after *cut* blocks. Keep the first part and return the second one. O(workers)."""
+        """Split the bitmasks after *cut* blocks. Keep the first part and return the second one. O(workers)."""
         lower = Holdings()
         lower.full = self.full
         partial, self.partial = self.partial, None
@@ -78,7 +78,7 @@ class Holdings:
         return lower
 
     def check(self, whole: int) -> None:
-        """Check all invariants. Raise AssertionError if one is violated. O(workers)."""
+        """Check all invariants of the bitmasks. Raise AssertionError if one is violated. O(workers)."""
         assert self.partial is None or self.partial
         for slot, blocks in (self.partial or {}).items():
             assert 0 < blocks < whole

@@ -1,4 +1,4 @@
-"""Interface of cache indexes."""
+"""Interface of cache indexes, which predict the KV cache contents of workers."""
 
 from collections.abc import Mapping
 from typing import NewType, Protocol
@@ -15,15 +15,15 @@ class CacheIndex(Protocol):
     """
 
     def match(self, prefix: Prefix) -> Mapping[WorkerId, int]:
-        """Return the number of leading blocks of *prefix* that each worker holds. Workers without any of them are
-        absent.
+        """Return the number of leading blocks of *prefix* that each worker holds. Workers without any of these blocks
+        are left out.
 
         A missing block ends the match, because a block is useful only if all blocks before it are present.
         """
         ...
 
     def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
-        """Record that *worker* used all blocks of *prefix*. Return the number of blocks that it did not hold before.
+        """Record that *worker* used all blocks of *prefix*. Return how many blocks the worker did not hold before.
 
         None for *output_blocks* means the start of a request. A number means the end of a request whose output fills
         this many blocks. Output blocks take up space but match nothing, because their content is unknown.
@@ -31,19 +31,19 @@ class CacheIndex(Protocol):
         ...
 
     def trim(self, worker: WorkerId, prefix: Prefix, keep: int) -> None:
-        """Remove the record of a failed request: the blocks of *prefix* from *keep* on that no other prefix extends."""
+        """Remove the blocks that a failed request recorded, from block *keep* on, unless other prefixes extend them."""
         ...
 
     def resize(self, worker: WorkerId, capacity: int) -> None:
-        """Set the cache capacity of *worker* in blocks. Blocks beyond it are evicted, least recently used first."""
+        """Set the cache capacity of *worker* in blocks. Excess blocks are evicted, least recently used first."""
         ...
 
     def drop(self, worker: WorkerId) -> None:
-        """Remove *worker* and all its blocks from the index. O(its runs)."""
+        """Remove *worker* and all its blocks from the index. O(runs of the worker)."""
         ...
 
     def held(self, worker: WorkerId) -> int:
-        """Return the number of blocks that *worker* holds, including output blocks."""
+        """Return the number of blocks that *worker* holds, including blocks of generated tokens."""
         ...
 
     def room(self, worker: WorkerId) -> int:
@@ -51,8 +51,8 @@ class CacheIndex(Protocol):
         ...
 
     def oldest_chance(self, worker: WorkerId) -> float:
-        """Return the probability that the block which *worker* evicts next would be used again, or 0 if it holds no
-        blocks. O(1).
+        """Return the probability that the block which *worker* evicts next would be used again, or 0 if *worker* holds
+        no blocks. O(1).
 
         The probability is learned from the intervals between uses of blocks on all workers.
         """

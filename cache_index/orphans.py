@@ -1,4 +1,4 @@
-"""Blocks whose parent block is unknown, because its event was lost or has not arrived yet.
+"""Blocks whose parent block is unknown, because the event that reports the parent was lost or has not arrived yet.
 
 1. A run of blocks waits for the block before it. A block reported without tokens waits for one with the same hash and
    tokens.
@@ -18,21 +18,21 @@ BLOCK_BYTES = 190
 
 
 class OrphanRun(msgspec.Struct, gc=False, eq=False):
-    """Consecutive blocks of one worker in *tier* that wait for another block."""
+    """Run of consecutive blocks of one worker in *tier* that wait for another block."""
 
     worker: int
-    """Bit number of the worker."""
+    """Bit number of the worker that holds the run."""
     awaited: int
-    """Engine hash of the block before the first one. If `ids` is empty, it is the hash of the run's only block."""
+    """Engine hash of the block before the run. If `ids` is empty, it is the hash of the run's only block."""
     hashes: list[int]
     tier: Tier
     ids: TokenIds = b""
     block_size: int = 0
     extras: Extras | None = None
     gone: set[int] = set()  # msgspec makes each its own; a field with a factory is not understood when compiled
-    """Hashes of blocks in the run that were removed. Later blocks in the run still depend on their tokens."""
+    """Hashes of removed blocks in the run. Later blocks in the run still depend on the tokens of the removed blocks."""
     number: int = 0
-    """Sequence number of arrival."""
+    """Sequence number in the order of arrival."""
 
     @property
     def size_bytes(self) -> int:
@@ -40,7 +40,7 @@ class OrphanRun(msgspec.Struct, gc=False, eq=False):
 
 
 class _WorkerOrphans:
-    """Waiting runs of one worker, by the hash that they wait for and by the hashes of their blocks."""
+    """Waiting runs of one worker, indexed by the hash that they wait for and by the hashes of their blocks."""
 
     __slots__ = ("by_awaited", "by_block")
 
@@ -50,7 +50,7 @@ class _WorkerOrphans:
 
 
 class Orphans:
-    """Waiting runs of all workers. Their memory is limited to *max_bytes*."""
+    """Waiting runs of all workers, which use at most *max_bytes* of memory."""
 
     def __init__(self, *, max_bytes: int, counts: Counts) -> None:
         self.max_bytes = max_bytes
@@ -65,7 +65,7 @@ class Orphans:
         return sum(len(run.hashes) - len(run.gone) for run in self._runs.values())
 
     def park(self, run: OrphanRun) -> None:
-        """Add *run*. If the memory limit is exceeded, drop the oldest runs. O(blocks)."""
+        """Add *run* to the waiting runs. If the memory limit is exceeded, drop the oldest runs. O(blocks)."""
         if len(set(run.hashes)) < len(run.hashes):
             self._counts.refused += 1
             return
@@ -111,7 +111,7 @@ class Orphans:
         return True
 
     def drop(self, worker: int) -> None:
-        """Remove all waiting runs of *worker*. O(its blocks)."""
+        """Remove all waiting runs of *worker*. O(blocks of the worker)."""
         waiting = self._workers.get(worker)
         if waiting is not None:
             for run in [run for runs in waiting.by_awaited.values() for run in runs]:
@@ -129,7 +129,7 @@ class Orphans:
             del self._workers[run.worker]
 
     def check(self) -> None:
-        """Check all invariants. Raise AssertionError if one is violated. O(all runs)."""
+        """Check all invariants of the waiting runs. Raise AssertionError if one is violated. O(all runs)."""
         runs = list(self._runs.values())
         assert [run.number for run in runs] == sorted(self._runs), "the oldest come first"
         assert sum(run.size_bytes for run in runs) == self.size_bytes <= self.max_bytes

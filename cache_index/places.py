@@ -1,4 +1,4 @@
-"""Mapping from the block hashes of an engine to places in the block tree. It takes 16 bytes per block."""
+"""Mapping from the block hashes of an engine to places in the block tree. The mapping takes 16 bytes per block."""
 
 from array import array
 from bisect import bisect_left, bisect_right
@@ -10,24 +10,24 @@ from cache_index.chain import U64, Words
 from cache_index.column import ROW_BYTES, Column, Rows
 
 NEW_BYTES = 120
-"""Memory per block in the dict, in bytes: two ints (48 and 32) and an entry. It was measured on CPython 3.11."""
+"""Memory of one block in the dict, in bytes: two ints (48 and 32) and a dict entry. It was measured on CPython 3.11."""
 
 _LONG = 16
 """Minimum number of blocks in a run that is stored in an array instead of the dict."""
 _MIN_WAITING = 1024
 _MAX_WAITING = 1 << 15
-"""Maximum number of blocks that are sorted at once, which takes 2 ms. Four times as many would take 8 ms but halve the
+"""Maximum number of blocks to sort at once, which takes 2 ms. Sorting four times as many would take 8 ms but halve the
 total time.
 """
 _WAITING_SHARE = 1 / 3
-"""Maximum number of unsorted blocks relative to sorted ones. A lower share takes less memory but more time, because
-every merge moves all blocks.
+"""Maximum ratio of unsorted to sorted blocks. A lower ratio takes less memory but more time, because every merge moves
+all blocks.
 """
 _LAST = U64(2**64 - 1)
 
 
 class Places:
-    """Mapping from engine hashes to places. Both are below 2**64, and no place is 0.
+    """Mapping from engine hashes to places in the block tree. Hashes and places are below 2**64, and no place is 0.
 
     1. New blocks are first collected: short runs in a dict, and long runs in arrays. A long run moves to the dict when
        one of its hashes may be looked up.
@@ -56,13 +56,13 @@ class Places:
     def _forget_all(self) -> None:
         self._columns = [Column()]
         self._bounds: list[int] = []
-        """Lowest hash of every column except the first."""
+        """Lowest hash of every sorted column except the first."""
         self._sorted: Column | None = None
         """Sorted blocks that are being merged into the columns, or None."""
         self._merged = 0
-        """Number of blocks in `_sorted` that are already merged."""
+        """Number of sorted blocks in `_sorted` that are already merged into the columns."""
         self._rows = 0
-        """Number of rows in the columns and in the blocks being merged."""
+        """Total number of rows in the columns and in the blocks being merged."""
         self._gone = 0
         """Number of removed rows in the columns and in the blocks being merged."""
         self._new: dict[int, int] = {}
@@ -70,11 +70,11 @@ class Places:
 
     def _leave_runs(self) -> None:
         self._run_hashes = array("Q")
-        """Hashes of all collected long runs."""
+        """Hashes of all long runs that are collected but not sorted yet."""
         self._runs: list[tuple[int, int]] = []
-        """Number of blocks and place of the first block, for each collected long run."""
+        """Number of blocks and place of the first block, for each long run that is not sorted yet."""
         self._ends: dict[int, int] = {}
-        """Places of the last blocks of collected runs. They are the likely parents in the next event."""
+        """Places of the last blocks of collected runs. These blocks are the likely parents in the next event."""
 
     def __len__(self) -> int:
         return self._rows - self._gone + len(self._new) + len(self._run_hashes)
@@ -84,7 +84,7 @@ class Places:
         return (self._rows + len(self._run_hashes)) * ROW_BYTES + len(self._new) * NEW_BYTES
 
     def get(self, engine_hash: int) -> int | None:
-        """Return the place of a block, or None if its hash is unknown. O(log blocks), amortized."""
+        """Return the tree place of a block, or None if the block's hash is unknown. O(log blocks), amortized."""
         place = self._new.get(engine_hash) or self._ends.get(engine_hash)
         if place is not None:
             return place
@@ -97,8 +97,8 @@ class Places:
         return None
 
     def put(self, hashes: list[int], first: int) -> None:
-        """Add *hashes* with consecutive places, the first of which is *first*. O(hashes), amortized, and short in the
-        worst case.
+        """Add *hashes* with consecutive places, starting at place *first*. O(hashes), amortized, with short worst-case
+        pauses.
         """
         if len(hashes) < _LONG:
             self._add(hashes, first)
@@ -112,8 +112,8 @@ class Places:
             self._sort()
 
     def lost(self) -> list[int]:
-        """Return and clear the places whose hash was reassigned to another block. Some are detected only after
-        a delay.
+        """Return and clear the places whose hash was reassigned to another block. Some reassignments are detected only
+        after a delay.
         """
         lost = self._lost
         if lost:
@@ -121,7 +121,7 @@ class Places:
         return lost
 
     def pop(self, engine_hash: int) -> int | None:
-        """Remove a block and return its place, or None if its hash is unknown. O(log blocks), amortized."""
+        """Remove a block and return its place, or None if the block's hash is unknown. O(log blocks), amortized."""
         if engine_hash in self._ends:
             self._open_runs()
         place = self._new.pop(engine_hash, None)
@@ -140,8 +140,8 @@ class Places:
         return place
 
     def oldest(self, count: int) -> list[int]:
-        """Return the hashes of the *count* lowest places. Collected blocks that are not sorted yet come last.
-        O(blocks).
+        """Return the hashes of the blocks at the *count* lowest places. Collected blocks that are not sorted yet come
+        last. O(blocks).
         """
         self._open_runs()
         hashes, places = self._in_order()
@@ -150,7 +150,7 @@ class Places:
         return [*hashes[lowest].tolist(), *waiting[: count - len(lowest)]]
 
     def hash_at(self, place: int) -> int | None:
-        """Return a hash that stands at *place*; None: none does. O(blocks)."""
+        """Return a hash that is mapped to *place*, or None without such a hash. O(blocks)."""
         self._open_runs()
         for engine_hash, at in self._new.items():
             if at == place:
@@ -160,19 +160,19 @@ class Places:
         return found[0] if found else None
 
     def all(self) -> Words:
-        """Return the places of all blocks. O(blocks)."""
+        """Return the places of all blocks in the tree. O(blocks)."""
         return np.concatenate([self._in_order()[1], self._unsorted()[1]])
 
     def _in_order(self) -> Rows:
-        """Return the rows of all columns and of the blocks being merged."""
+        """Return the rows of all columns and of the blocks that are being merged."""
         rows = [column.kept() for column in self._columns]
         if self._sorted is not None:
             rows.append(self._sorted.kept(self._merged))
         return np.concatenate([hashes for hashes, _ in rows]), np.concatenate([places for _, places in rows])
 
     def _find(self, engine_hash: int) -> tuple[Column, int] | None:
-        """Return the column and row of a hash, or None. Blocks being merged are searched first, because they
-        are newer.
+        """Return the column and row of a hash, or None if the hash is missing. Blocks being merged are newer and
+        therefore searched first.
         """
         if self._sorted is not None:
             at = self._sorted.find(engine_hash, self._merged)
@@ -183,7 +183,7 @@ class Places:
         return None if at is None else (column, at)
 
     def _add(self, hashes: Iterable[int], first: int) -> None:
-        """Add *hashes* with consecutive places to the dict."""
+        """Add *hashes* with consecutive places to the dict of unsorted blocks."""
         new = self._new
         for place, engine_hash in enumerate(hashes, first):
             if engine_hash in new:
@@ -191,7 +191,7 @@ class Places:
             new[engine_hash] = place
 
     def _open_runs(self) -> None:
-        """Move all collected long runs into the dict."""
+        """Move all collected long runs from arrays into the dict."""
         begin = 0
         for blocks, first in self._runs:
             self._add(self._run_hashes[begin : begin + blocks], first)
@@ -199,7 +199,7 @@ class Places:
         self._leave_runs()
 
     def _sort(self) -> None:
-        """Sort all collected blocks and start merging them."""
+        """Sort all collected blocks and start to merge them into the columns."""
         hashes, places = self._unsorted()
         order = hashes.argsort()
         hashes, places = hashes[order], places[order]
@@ -233,7 +233,7 @@ class Places:
         self._replace(column, merged)
 
     def _replace(self, column: Column, rows: Rows) -> None:
-        """Replace *column* with *rows*, split into several columns if there are too many rows."""
+        """Replace *column* with the rows *rows*, split into several columns if there are too many rows."""
         at = self._columns.index(column)
         columns = Column.split(rows)
         self._rows += len(rows[0]) - len(column.hashes)
@@ -242,7 +242,7 @@ class Places:
         self._bounds[at:at] = [column.hashes[0] for column in columns[1:]]
 
     def _tidy(self, column: Column) -> None:
-        """Remove deleted rows from *column*, unless it is being merged."""
+        """Remove deleted rows from *column*, unless the column is being merged."""
         if not len(self):
             self._forget_all()
         elif column is not self._sorted:
@@ -257,7 +257,7 @@ class Places:
 
 
 def _consecutive(runs: list[tuple[int, int]]) -> Words:
-    """Return the places of all blocks in *runs*, given as pairs of number of blocks and first place."""
+    """Return the places of all blocks in *runs*, which are pairs of a number of blocks and a first place."""
     lengths, firsts = np.array(runs, U64).reshape(-1, 2).T
     ends = lengths.cumsum()
     return np.repeat(firsts - ends + lengths, lengths.astype(np.intp)) + np.arange(lengths.sum(), dtype=U64)

@@ -1,4 +1,4 @@
-"""Blocks of one worker in one tier, by the block hashes of its engine."""
+"""Blocks of one worker in one storage tier, indexed by the block hashes of its engine."""
 
 from cache_index.block_tree import BlockTree, Node
 from cache_index.counts import Counts
@@ -25,7 +25,7 @@ class Pool:
         self._counts = counts
         self._places = Places()
         self._bytes = 0
-        """Size of `_places` in bytes that is included in the tree's total."""
+        """Size of `_places` in bytes, as included in the total memory of the tree."""
         self._copies: dict[int, int] = {}
         """Number of additional copies of a block, by engine hash."""
         self._aliases: dict[int, int] = {}
@@ -35,16 +35,16 @@ class Pool:
         return len(self._places)
 
     def place(self, engine_hash: int) -> int | None:
-        """Return the place of a block in the tree, or None if the pool does not contain it."""
+        """Return the place of a block in the tree, or None if the pool does not contain the block."""
         return self._places.get(engine_hash)
 
     def hash_at(self, place: int) -> int | None:
-        """Return the engine's hash of the block at *place* in the tree. None: the pool does not have it. O(blocks)."""
+        """Return the engine's hash of the block at *place* in the tree, or None if it is not in the pool. O(blocks)."""
         return self._places.hash_at(place)
 
     def put(self, hashes: list[int], found: list[tuple[Node, int, int]], *, copies: bool) -> None:
-        """Store *hashes* at the tree locations *found*. If *copies* is true, blocks that are already held get another
-        copy.
+        """Store *hashes* at the locations *found* in the tree. If *copies* is true, a block that is already held gets
+        another copy.
         """
         places = self._places
         at = 0
@@ -62,7 +62,7 @@ class Pool:
         self._account()
 
     def _put_again(self, hashes: list[int], node: Node, offset: int, again: int, *, copies: bool) -> None:
-        """Store *hashes* of which some are already held. The bitmask *again* marks the held ones."""
+        """Store *hashes*, some of which are already held. The bitmask *again* marks the held ones."""
         for at, engine_hash in enumerate(hashes, offset):
             was_held = again >> at & 1
             place = self._places.get(engine_hash) if was_held else None
@@ -79,7 +79,7 @@ class Pool:
             self._places.put([engine_hash], node.place(at))
 
     def remove(self, engine_hash: int) -> bool:
-        """Remove one copy of a block. Return whether the pool contained the block."""
+        """Remove one copy of a block. Return whether the pool had a copy."""
         copies = self._copies
         if copies and engine_hash in copies:
             copies[engine_hash] -= 1
@@ -100,7 +100,7 @@ class Pool:
             self.remove(engine_hash)
 
     def clear(self) -> None:
-        """Remove all blocks. O(runs), plus a vectorized pass over the blocks."""
+        """Remove all blocks of the pool. O(runs), plus a vectorized pass over the blocks."""
         nodes = self._tree.nodes_at(self._places.all())
         for node in nodes:
             node.release(self._tier, self._slot, node.whole)
@@ -112,7 +112,7 @@ class Pool:
         self._aliases.clear()
 
     def _release(self, place: int) -> None:
-        """Remove one of the engine's hashes of the block at *place*. Release the block with its last hash."""
+        """Remove one engine hash of the block at *place* in the tree. The last hash releases the block."""
         found = self._tree.find(place)
         assert found is not None, "what is held has a place"
         node, offset = found
@@ -132,7 +132,7 @@ class Pool:
         self._bytes = size_bytes
 
     def check(self) -> dict[int, int]:
-        """Check all invariants. Return the bitmask of held blocks by node number. O(blocks).
+        """Check all invariants of the pool. Return the bitmask of held blocks by node number. O(blocks).
 
         Raises:
             AssertionError: if an invariant is violated.

@@ -1,4 +1,4 @@
-"""Represents a prompt as a chain of block hashes.
+"""Represent a prompt as a chain of block hashes.
 
 1. A hash identifies a block *and all blocks before it*: equal hashes mean equal prefixes. So one comparison covers a
    whole run of blocks.
@@ -25,17 +25,17 @@ from cache_index.value import Value
 HASH_BYTES: Final = 8
 MAX_CACHED_BYTES: Final = 512
 """Maximum length in bytes of a scope whose seed is cached. Scopes contain cache salts, which clients choose and which
-may be long.
+can be long.
 """
 _WORD_BYTES: Final = 8
 _MAX_LOOPED_BYTES: Final = 32_768
-"""Maximum length in bytes of a text that the compiled loop hashes faster than numpy. A numpy call costs as much as
+"""Maximum length in bytes of a text that the compiled loop hashes faster than numpy. One numpy call costs as much as
 hashing some kilobytes.
 """
 
 
 class Prefix(Value):
-    """Full blocks of a prompt, in order, as hashes.
+    """Hashes of the full blocks of a prompt, in order.
 
     ``hashes`` has 8 bytes per block. The hash of block *i* covers the scope and blocks 0 to *i*.
     """
@@ -50,7 +50,7 @@ class Prefix(Value):
     ) -> None:
         self.hashes: Final = hashes
         self.block_tokens: Final = block_tokens
-        """Tokens per block if the blocks consist of exact tokens, or 0 if they consist of text bytes."""
+        """Number of tokens per block if blocks consist of exact tokens, or 0 if blocks consist of text bytes."""
 
     @property
     def blocks(self) -> int:
@@ -58,7 +58,7 @@ class Prefix(Value):
 
 
 def common_blocks(run: bytes, offset: int, hashes: bytes, start: int) -> int:
-    """Return the number of equal blocks in *run*, starting at block *offset*, and *hashes*, starting at block *start*.
+    """Return the number of equal blocks of *run* from block *offset* on and *hashes* from block *start* on.
 
     The cost is one memory comparison if all of *run* matches. Otherwise it is O(log blocks), because a hash covers all
     blocks before it.
@@ -79,7 +79,7 @@ def common_blocks(run: bytes, offset: int, hashes: bytes, start: int) -> int:
 
 
 class Hasher:
-    """Splits text into blocks of *block_bytes* bytes and hashes each block together with all blocks before it.
+    """Split text into blocks of *block_bytes* bytes and hash each block together with all blocks before it.
 
     *key* is 32 random bytes. An incomplete last block is not hashed, because engines cache only full blocks. The method
     depends on *is_compiled*, but the hashes do not.
@@ -93,7 +93,7 @@ class Hasher:
         self.use(key)
 
     def use(self, key: bytes) -> None:
-        """Use *key* for hashing from now on. Hashes under the previous key no longer match."""
+        """Use *key* for hashing from now on. Hashes made with the previous key no longer match."""
         self._key = key
         number = int.from_bytes(key, "little")
         self._block_hash = BlockHash(keyed_generator(number, self.block_bytes), words=self.block_bytes // _WORD_BYTES)

@@ -29,7 +29,7 @@ LEARN_EVERY = 64
 
 class _Node:
     """Run of consecutive blocks. ``full`` and ``held`` are bitmasks of the workers that hold all blocks or any block of
-    it.
+    the run.
     """
 
     __slots__ = ("blocks", "children", "full", "held", "holdings", "parent", "run")
@@ -45,7 +45,7 @@ class _Node:
 
 
 class _Holding:
-    """Leading blocks of a node that one worker holds, as an entry in the worker's list in order of use.
+    """Leading blocks of a node that one worker holds. It is an entry in the worker's list in order of use.
 
     ``node`` is None for blocks of generated text, which take up space but match nothing.
     """
@@ -71,7 +71,7 @@ class _Holding:
 
 
 class _Holder:
-    """State of one worker: slot, capacity, and its holdings in order of use, in a ring that starts at *anchor*."""
+    """State of one worker: its slot and capacity, and a ring of its holdings in order of use, starting at *anchor*."""
 
     __slots__ = ("anchor", "bit", "capacity", "held", "slot")
 
@@ -84,7 +84,7 @@ class _Holder:
 
     @property
     def oldest(self) -> _Holding:
-        """The least recently used holding, or the anchor if the worker has no holdings."""
+        """Least recently used holding of the worker, or the anchor if the worker has no holdings."""
         return self.anchor.newer
 
     def append(self, holding: _Holding) -> None:
@@ -93,8 +93,8 @@ class _Holder:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Consecutive blocks of one worker in the tree: *blocks* blocks starting at depth *depth*. *last* is the
-    last hash.
+    """Run of *blocks* consecutive blocks of one worker, from depth *depth* of the tree. *last* is the hash of the last
+    block.
     """
 
     depth: int
@@ -103,7 +103,7 @@ class Run:
 
 
 class RadixTree:
-    """Predicted cache contents of all workers, within *max_bytes* of memory; implements `CacheIndex`.
+    """Predicted cache contents of all workers, within *max_bytes* of memory. The class implements `CacheIndex`.
 
     A worker holds at most as many blocks as its capacity, which is *default_capacity* until `resize` is called.
     """
@@ -166,7 +166,7 @@ class RadixTree:
         return self._reuse.chance(self._uses - holder.oldest.used)
 
     def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
-        """Record that *worker* used all blocks of *prefix*. O(nodes on the path), plus O(evicted runs)."""
+        """Record that *worker* used all blocks of *prefix*. O(nodes on the path + evicted runs)."""
         holder = self._holder(worker)
         self._uses += 1
         if self._uses % LEARN_EVERY == 0:
@@ -209,7 +209,7 @@ class RadixTree:
         return self._uses
 
     def evict_unused_since(self, use: int) -> None:
-        """Evict all holdings that were last used at use number *use* or earlier. O(evicted runs)."""
+        """Evict all blocks that were last used at use number *use* or earlier. O(evicted runs)."""
         for holder in self._holders.values():
             while holder.oldest is not holder.anchor and holder.oldest.used <= use:
                 self._shrink(holder, holder.oldest, 0)
@@ -223,7 +223,7 @@ class RadixTree:
         self._free_slots.append(holder.slot)
 
     def tree_of(self, worker: WorkerId) -> list[Run]:
-        """Return the runs that *worker* holds, with every parent before its children. O(its runs)."""
+        """Return the runs of blocks that *worker* holds, parents before children. O(runs of the worker)."""
         holder = self._holders.get(worker)
         if holder is None:
             return []
@@ -248,7 +248,7 @@ class RadixTree:
         return holder
 
     def _walk(self, hashes: bytes) -> list[tuple[_Node, int]]:
-        """Return the nodes that are completely part of *hashes*, each with its depth in blocks."""
+        """Return the nodes that lie completely within *hashes*, each with its depth in blocks."""
         found: list[tuple[_Node, int]] = []
         child = self._root.children.get(hashes[:HASH_BYTES])
         at = 0
@@ -259,7 +259,7 @@ class RadixTree:
         return found
 
     def _path(self, hashes: bytes) -> list[_Node]:
-        """Find or create the nodes that together form exactly *hashes*. Nodes are split where necessary."""
+        """Find or create the nodes whose blocks together are exactly *hashes*. Nodes are split where necessary."""
         path: list[_Node] = []
         node, at, end = self._root, 0, len(hashes)
         while at < end:
@@ -280,7 +280,7 @@ class RadixTree:
         return leaf
 
     def _split(self, node: _Node, blocks: int) -> _Node:
-        """Split *node* after *blocks* blocks and return the upper part. O(workers that hold it)."""
+        """Split *node* after its first *blocks* blocks and return the upper part. O(workers that hold the node)."""
         cut = blocks * HASH_BYTES
         parent = node.parent
         assert parent is not None, "the root has no run to split"
@@ -349,7 +349,7 @@ class RadixTree:
             self._prune(node)
 
     def _prune(self, node: _Node) -> None:
-        """Remove a node that no worker holds. By rule 2 of this module, it has no children."""
+        """Remove a node that no worker holds. The node has no children, by rule 2 of this module."""
         parent = node.parent
         assert parent is not None, "the root is never held"
         del parent.children[node.run[:HASH_BYTES]]
@@ -364,14 +364,14 @@ class RadixTree:
             self._shrink(holder, oldest, max(0, oldest.blocks - excess))
 
     def _evict_over_budget(self) -> None:
-        """Evict the least recently used runs of any worker until the memory budget is met. O(workers) per run."""
+        """Evict the least recently used runs of all workers until the memory budget is met. O(workers) per run."""
         while self._bytes > self.max_bytes:
             holding = (holder for holder in self._holders.values() if holder.held)
             holder = min(holding, key=lambda holder: holder.oldest.used)
             self._shrink(holder, holder.oldest, 0)
 
     def _check(self) -> None:
-        """Check all invariants. Raise AssertionError if one is violated. O(tree)."""
+        """Check all invariants of the tree. Raise AssertionError if one is violated. O(tree)."""
         total = 0
         nodes: list[tuple[_Node, int]] = [(child, -1) for child in self._root.children.values()]
         blocks = dict.fromkeys((holder.slot for holder in self._holders.values()), 0)

@@ -28,19 +28,19 @@ from cache_index.slots import WorkerSlots, bits
 from cache_index.tokens import TOKEN_BYTES, TokenHasher, TokenIds, pack, scope_of
 
 ORPHANS_SHARE = 1 / 8
-"""Share of the memory budget for blocks that wait for their parent block."""
+"""Share of the memory budget for blocks that wait for their unknown parent block."""
 FORGOTTEN_SHARE = 1 / 8
-"""Share of a pool that is dropped at once when memory is needed. Dropping less would repeat the pass over the pool."""
+"""Share of a pool's blocks to drop when memory is needed. Dropping fewer would repeat the pass over the pool."""
 
 MAX_NEW_NODES = 2
-"""Maximum number of nodes that a run adds to the tree: a node for the run, and one for a split."""
+"""Maximum number of nodes that one run of blocks adds to the tree: a node for the run, and a node for a split."""
 
 _NOTHING = Hit(0)
 _OWN = (Tier.GPU, Tier.CPU, Tier.DISK)
 
 
 class Residency:
-    """Blocks that engines report for all workers, by tier. Memory is limited to *max_bytes*.
+    """Blocks that engines report for all workers, by tier. The index uses at most *max_bytes* of memory.
 
     *hasher* must be the one that hashes prompts. If memory runs out, the oldest blocks in the largest slower tier are
     dropped. If there are no such blocks, new blocks are ignored. Dropped and ignored blocks are counted.
@@ -55,10 +55,10 @@ class Residency:
         self._engines: dict[WorkerId, Engine] = {}
         self._slots = WorkerSlots()
         self._models: dict[str, int] = {}
-        """Bitmask of the workers of each model."""
+        """Bitmask of the workers of each model, by model name."""
 
     def join(self, worker: WorkerId, *, model: str) -> None:
-        """Record that *worker* serves *model*, so that it can use shared blocks before its first event."""
+        """Record that *worker* serves *model*, so that the worker can use shared blocks before its first event."""
         engine = self._engines.get(worker)
         if engine is None:
             self._engines[worker] = engine = Engine(self._slots.assign(worker), model, self._tree, self.counts)
@@ -68,8 +68,8 @@ class Residency:
         self._models[model] = self._models.get(model, 0) | engine.bit
 
     def apply(self, worker: WorkerId, event: Event, *, model: str = "") -> None:
-        """Apply an event of *worker*'s engine. *model* has the form of the argument of `scope_of`. O(blocks of
-        *event*).
+        """Apply a cache event from the engine of *worker*. *model* has the form of the argument of `scope_of`. O(blocks
+        of *event*).
         """
         engine = self._engines.get(worker)
         if engine is None or engine.model != model:
@@ -84,7 +84,7 @@ class Residency:
             self._orphans.drop(engine.slot)
 
     def drop(self, worker: WorkerId) -> None:
-        """Remove *worker* and all blocks that it reported. O(its runs), plus a vectorized pass over its blocks."""
+        """Remove *worker* and all blocks that it reported. O(runs), plus a vectorized pass over the blocks."""
         engine = self._engines.pop(worker, None)
         if engine is None:
             return
@@ -95,8 +95,8 @@ class Residency:
         self._slots.give_back(engine.slot)
 
     def match(self, prefix: Prefix) -> Mapping[WorkerId, Hit]:
-        """Return the number of leading blocks of *prefix* that each worker can use. Workers without any of them are
-        absent.
+        """Return the number of leading blocks of *prefix* that each worker can use. Workers without any of these blocks
+        are left out.
 
         A missing block ends the match, because a block is useful only if all blocks before it are present. O(nodes on
         the path + workers).
@@ -136,7 +136,7 @@ class Residency:
         return len(engine.gpu if tier is Tier.GPU else engine.slower[tier])
 
     def engine_hash(self, worker: WorkerId, prefix: Prefix) -> int | None:
-        """Return the hash that *worker*'s engine gives the first block of *prefix*. O(blocks of the worker).
+        """Return the hash that the engine of *worker* uses for the first block of *prefix*. O(blocks of the worker).
 
         None: the block is not on its GPU.
         """
@@ -144,15 +144,15 @@ class Residency:
         return None if engine is None or not path else engine.gpu.hash_at(path[0][0].place(0))
 
     def block_size(self, worker: WorkerId) -> int | None:
-        """Return the most frequent block size of *worker* in tokens, or None if its engine has not reported a block
-        yet.
+        """Return the most frequent block size of *worker* in tokens, or None if the engine of *worker* has not reported
+        a block yet.
         """
         sizes = self.block_sizes(worker)
         return max(sizes, key=sizes.__getitem__) if sizes else None
 
     def block_sizes(self, worker: WorkerId) -> Mapping[int, int]:
-        """Return the number of reported blocks of *worker* by block size in tokens. Blocks of LMCache are larger than
-        those of the engine.
+        """Return the number of blocks of each block size in tokens that *worker* reported. LMCache blocks are larger
+        than engine blocks.
         """
         engine = self._engines.get(worker)
         return engine.block_sizes if engine else {}
@@ -189,14 +189,14 @@ class Residency:
         self._attach(engine, hashes)
 
     def _stored_by_hash(self, engine: Engine, event: Stored) -> None:
-        """Store blocks that were reported without tokens. Their tokens are those of the same hashes in another tier."""
+        """Store blocks that were reported without tokens, with the tokens that the same hashes have in another tier."""
         for engine_hash in event.hashes:
             run = OrphanRun(engine.slot, engine_hash, [engine_hash], event.tier)
             if not self._follow(engine, run):
                 self._orphans.park(run)
 
     def _follow(self, engine: Engine, run: OrphanRun) -> bool:
-        """Store *run* if the block that it waits for is known. Return whether it is."""
+        """Store *run* if the block that the run waits for is known. Return whether it was stored."""
         found = engine.find(run.awaited)
         if found is None:
             return False
@@ -234,7 +234,7 @@ class Residency:
         self._tree.prune(found[-1][0])
 
     def _attach(self, engine: Engine, hashes: list[int]) -> None:
-        """Store the runs that wait for any of *hashes*, and all runs that wait for blocks of the stored runs."""
+        """Store the runs that wait for any of *hashes*, and then all runs that wait for the blocks just stored."""
         waiting = self._orphans.claim(engine.slot, hashes)
         while waiting:
             run = waiting.pop()
@@ -245,7 +245,7 @@ class Residency:
 
     def _make_room(self, blocks: int) -> bool:
         """Free memory for *blocks* blocks, if necessary by dropping blocks in slower tiers. Return whether there is
-        enough.
+        enough memory.
         """
         most = self.max_bytes - self._orphans.max_bytes - len(self._engines) * ENGINE_BYTES
         need = blocks * (NEW_BYTES + HASH_BYTES) + MAX_NEW_NODES * NODE_BYTES
@@ -291,7 +291,7 @@ class Residency:
         return hits
 
     def _shared(self, node: Node) -> tuple[int, int]:
-        """Return the bitmask of the workers that can load shared blocks of *node*, and the bitmask of these blocks."""
+        """Return the bitmasks of the workers that can load shared blocks of *node*, and of these blocks."""
         claimed = node.workers(SHARED)
         if not claimed:
             return 0, 0
@@ -302,7 +302,7 @@ class Residency:
         return self._models[self._engines[any_of_them].model], blocks
 
     def _check(self) -> None:
-        """Check all invariants. Raise AssertionError if one is violated. O(index)."""
+        """Check all invariants of the index. Raise AssertionError if one is violated. O(index)."""
         held: dict[tuple[int, int, int], int] = {}
         models: dict[str, int] = {}
         for worker, engine in self._engines.items():
@@ -317,8 +317,8 @@ class Residency:
 
 
 def _packed(event: Stored) -> TokenIds | None:
-    """Return the packed tokens of *event*, empty if it has only hashes, or None if the tokens do not fill its
-    blocks.
+    """Return the packed tokens of *event*. The result is empty if the event has only hashes, and None if the tokens do
+    not fill the blocks.
     """
     ids = event.token_ids
     if not isinstance(ids, bytes):
@@ -330,7 +330,7 @@ def _packed(event: Stored) -> TokenIds | None:
 
 
 def _are_hashes(hashes: list[int]) -> bool:
-    """Whether all *hashes* are unsigned 64-bit integers."""
+    """Return whether all *hashes* are unsigned 64-bit integers."""
     try:
         array("Q", hashes)
     except OverflowError:
@@ -339,12 +339,12 @@ def _are_hashes(hashes: list[int]) -> bool:
 
 
 def _leading(blocks: int) -> int:
-    """Return the number of leading blocks in the bitmask *blocks*."""
+    """Return the number of leading blocks that are set in the bitmask *blocks*."""
     return (~blocks & (blocks + 1)).bit_length() - 1
 
 
 def _usable(gpu: int, cpu: int, disk: int, shared: int, *, most: int) -> Hit:
-    """Return the hit among the first *most* blocks, given the bitmask of a worker's blocks in each tier."""
+    """Return the cache hit within the first *most* blocks, given the bitmask of a worker's blocks in each tier."""
     blocks = min(most, _leading(gpu | cpu | disk | shared))
     left = (1 << blocks) - 1 & ~gpu
     from_cpu, left = left & cpu, left & ~cpu
@@ -353,7 +353,7 @@ def _usable(gpu: int, cpu: int, disk: int, shared: int, *, most: int) -> Hit:
 
 
 def _sum(before: int, loads: Hit | None, more: Hit) -> Hit:
-    """Add *before* blocks to the hit *more*. *loads* has the blocks among them that are not on the GPU."""
+    """Add *before* blocks to the cache hit *more*. *loads* has the blocks among them that are not on the GPU."""
     if loads is None:
         return Hit(before + more.blocks, more.cpu, more.disk, more.shared)
     return Hit(before + more.blocks, loads.cpu + more.cpu, loads.disk + more.disk, loads.shared + more.shared)

@@ -1,4 +1,4 @@
-"""Estimates the probability that a block of a given age is used again, from past reuse and evictions.
+"""Estimate the probability that a block of a given age is used again, from past reuse and evictions.
 
 Age is measured in uses of the index instead of seconds, so the estimate needs no clock and holds at any request rate.
 An evicted block might have been used later, so only a lower bound of its age at reuse is known. Kaplan and Meier,
@@ -7,23 +7,23 @@ age is the share of blocks reused at this age among all blocks that reached it.
 """
 
 AGES = 64
-"""Number of age classes, two per power of two: 1, 2, 3, 4 to 5, 6 to 7, 8 to 11, and so on."""
+"""Number of age classes, two for each power of two: 1, 2, 3, 4 to 5, 6 to 7, 8 to 11, and so on."""
 MEMORY = 0.95
-"""Factor by which `learn` reduces the weight of earlier observations. With one call per 64 uses, about the last 1,300
+"""Factor by which `learn` reduces the weight of earlier observations. At one call per 64 uses, about the last 1,300
 uses count.
 """
 
 
 class Reuse:
-    """Probabilities of reuse by age. `learn` takes O(`AGES`), a few microseconds. All other methods are O(1)."""
+    """Probability that a block is used again, by age. `learn` takes O(`AGES`), a few microseconds; the rest is O(1)."""
 
     __slots__ = ("_asked", "_chances", "_evicted")
 
     def __init__(self) -> None:
         self._asked = [0.0] * AGES
-        """Number of reused blocks by age class at reuse."""
+        """Number of reused blocks, by their age class at the time of reuse."""
         self._evicted = [0.0] * AGES
-        """Number of evicted blocks by age class at eviction."""
+        """Number of evicted blocks, by their age class at the time of eviction."""
         self._chances = [0.0] * AGES
 
     def asked(self, age: int, blocks: int) -> None:
@@ -35,14 +35,14 @@ class Reuse:
         self._evicted[_place(age)] += blocks
 
     def chance(self, age: int) -> float:
-        """Return the probability that a block of age *age* is used again, as of the last call of `learn`.
+        """Return the probability that a block of age *age* is used again, as computed by the last call of `learn`.
 
         It is 0 if no block of at least this age was ever used again.
         """
         return self._chances[_place(age)]
 
     def learn(self) -> None:
-        """Update the probabilities and reduce the weight of earlier observations."""
+        """Update the reuse probabilities and reduce the weight of earlier observations."""
         lain = 0.0
         survives = 1.0
         for place in range(AGES - 1, -1, -1):
@@ -56,6 +56,6 @@ class Reuse:
 
 
 def _place(age: int) -> int:
-    """Return the age class of *age*."""
+    """Return the number of the age class that contains *age*."""
     octave = age.bit_length()
     return age if octave < 2 else min(AGES - 1, 2 * octave - 2 + (age >> (octave - 2) & 1))

@@ -1,4 +1,4 @@
-"""Maps workers to bits, so that an int can represent a set of workers."""
+"""Map workers to bits, so that an int can represent a set of workers."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ def bits(mask: int) -> Iterator[int]:
 
 
 class WorkerSlots:
-    """Mapping between workers and bit numbers."""
+    """Mapping between workers and their bit numbers."""
 
     def __init__(self) -> None:
         self._workers: list[WorkerId] = []

@@ -1,4 +1,4 @@
-"""Represents exact tokens as a chain of block hashes, both for prompts and for the events of engines.
+"""Represent exact tokens as a chain of block hashes, both for prompts and for the events of engines.
 
 1. The hash of a block covers the block, all blocks before it, and the scope: model, adapter, cache salt and block size.
    Other content of a block, such as an image, is hashed with it.
@@ -25,7 +25,7 @@ TokenIds = bytes
 TOKEN_BYTES = 4
 
 Extras = Sequence[bytes | None]
-"""Content of each block in addition to its tokens, or None for blocks with only tokens."""
+"""Additional content of each block, or None for blocks that consist only of tokens."""
 
 _LARGEST = 2**64 - 1
 _MAX_LOOPED = 512
@@ -53,7 +53,7 @@ def _folded(token: int) -> int:
 
 
 def scope_of(model: str, adapter: str | None = None, salt: str | None = None) -> bytes:
-    """Return the scope of a prompt. Prompts share blocks only if they have equal scopes. Different arguments give
+    """Return the scope of a prompt. Prompts share blocks only if their scopes are equal. Different arguments give
     different scopes.
     """
     scope = b""
@@ -64,7 +64,7 @@ def scope_of(model: str, adapter: str | None = None, salt: str | None = None) ->
 
 
 class TokenHasher:
-    """Splits token ids into blocks of any size and hashes each block together with all blocks before it.
+    """Split token ids into blocks of any size and hash each block together with all blocks before it.
 
     *key* is 32 random bytes. The method depends on *is_compiled*, but the hashes do not.
     """
@@ -74,7 +74,7 @@ class TokenHasher:
         self.use(key)
 
     def use(self, key: bytes) -> None:
-        """Use *key* for hashing from now on. Hashes under the previous key no longer match."""
+        """Use *key* for hashing from now on. Hashes made with the previous key no longer match."""
         self._key = key
         self._number = int.from_bytes(key, "little")
         self._positions = Positions(keyed_generator(self._number, 0))
@@ -92,7 +92,7 @@ class TokenHasher:
         )
 
     def root(self, scope: bytes, block_size: int) -> int:
-        """Return the hash that stands before the first block of a sequence with this scope and block size."""
+        """Return the hash that precedes the first block of a sequence with this scope and block size."""
         return self._digest(b"%d/%b" % (block_size, scope))
 
     def chain(

@@ -1,5 +1,5 @@
-"""Unpacks token ids from MessagePack without creating an int object for each. Compiled, this takes a third of the time
-of decoding a list.
+"""Unpack token ids from MessagePack without creating an int object for each. When compiled, this takes a third of the
+time of decoding a list.
 
 It handles ids below 2**31 in at most four bytes. The caller decodes other arrays with `msgspec` and `pack`. As
 interpreted Python it is thirty times slower than these; see `compiled`.
@@ -15,18 +15,18 @@ if TYPE_CHECKING:  # mypyc makes machine words of these; not needed at run time
     from mypy_extensions import i32, i64
 
 _PAST_THE_END: Final = b"\0\0"
-"""Padding for the end of the array. Four bytes are read after the first byte of every id, even if the id has
+"""Padding after the end of the array. The loop reads four bytes after the first byte of every id, even if the id has
 only two.
 """
 _UINT8: Final = 0xCC
 _UINT16: Final = 0xCD
-"""First byte of an unsigned 8-bit and 16-bit integer. The next value stands for 32 bits. Bytes below 0x80 are the
-integer itself. https://github.com/msgpack/msgpack/blob/master/spec.md
+"""First byte of an unsigned 16-bit integer. The next higher value marks 32 bits, the next lower value marks 8 bits, and
+values below 0x80 are the integer itself. https://github.com/msgpack/msgpack/blob/master/spec.md
 """
 
 
 def unpack(array: bytes) -> TokenIds | None:
-    """Return the token ids in *array*, a well-formed MessagePack value. Return None if it is not an array of unsigned
+    """Return the token ids in *array*, a well-formed MessagePack value, or None if it is not an array of unsigned
     integers below 2**31. O(ids), 4 ns per id.
     """
     header = _header_bytes(array[0])
@@ -59,8 +59,8 @@ def unpack(array: bytes) -> TokenIds | None:
 
 
 def _header_bytes(first: int) -> int:
-    """Return the header length of an array that starts with byte *first*, or 0 if *first* does not start an array. The
-    length depends on the number of elements: up to 15, up to 65,535, or more.
+    """Return the header length of an array whose first byte is *first*, or 0 if *first* does not start an array. The
+    length is 1, 3 or 5 bytes for arrays of up to 15, up to 65,535, or more elements.
     """
     if first >> 4 == 9:
         return 1

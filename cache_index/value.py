@@ -1,4 +1,4 @@
-"""Immutable values. Two values are equal if their class and fields are equal.
+"""Immutable values. Two values are equal if they have the same class and equal fields.
 
 The values are classes with slots instead of Structs or dataclasses. Hundreds of their fields are read for every
 request, and compiled code reads fields of its own classes twenty times faster than those of a Struct
@@ -9,8 +9,8 @@ from typing import Any, ClassVar, Self
 
 
 class Value:
-    """Base class of immutable values. Subclasses list their fields in ``__match_args__``, in the order of their
-    arguments.
+    """Base class of immutable values. Subclasses list their fields in ``__match_args__``, in the order of the
+    constructor's arguments.
     """
 
     __match_args__: ClassVar[tuple[str, ...]] = ()

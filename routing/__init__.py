@@ -1,1 +1,1 @@
-"""Choice of the worker that answers a request. Time and random numbers are arguments, and no code does I/O."""
+"""Select the worker that answers a request. Time and random numbers are arguments, and the code does no I/O."""

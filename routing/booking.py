@@ -1,4 +1,4 @@
-"""A booking records that a request is assigned to a worker, from the worker's selection to the end of the request."""
+"""Bookings record that a request is assigned to a worker, from the worker's selection to the end of the request."""
 
 from enum import Enum
 from typing import Final
@@ -38,7 +38,7 @@ class Outcome(Value):
 
 
 class Booking:
-    """A request assigned to a worker. All times are monotonic seconds.
+    """Request that is assigned to a worker. All times are monotonic seconds.
 
     The class is not a dataclass because the compiled package would run a dataclass's generated constructor as Python
     byte code, which takes ten times as long.
@@ -81,23 +81,22 @@ class Booking:
         self.worker = worker
         self.request = request
         self.new_blocks = new_blocks
-        """Blocks of the prompt that were not in the worker's cache before the booking."""
+        """Number of prompt blocks that were not in the worker's cache before the booking."""
         self.uncached_tokens = uncached_tokens
         self.work_s = work_s
-        """Predicted prefill time in seconds."""
+        """Predicted prefill time of the booked request in seconds."""
         self.booked_at = booked_at
         self.wait_s = 0.0
-        """Predicted seconds between the booking and the start of its prefill."""
+        """Predicted seconds between the booking and the start of the request's prefill."""
         self.incarnation = 0
-        """The worker's incarnation number at the time of booking."""
+        """Incarnation number of the worker at the time of booking. It changes with each restart of the worker."""
         self.service_s: float | None = None
-        """Measured prefill time in seconds, or None if unknown. Only streamed answers are measured."""
+        """Measured prefill time in seconds, or None if unknown. Only the prefills of streamed answers are measured."""
         self.first_byte_at: float | None = None
         self.plain_tokens = plain_tokens
         """Predicted cached tokens of the prompt, before the accuracy correction."""
         self.reported_tokens = reported_tokens
-        """Cached tokens of the prompt according to the engine's cache events, or None if the engine reports no events.
-        """
+        """Cached prompt tokens according to the engine's cache events, or None if the engine reports no events."""
         self.source: Source = source
         self.is_elsewhere = is_elsewhere
         """Whether another gateway replica or another fleet made the booking and reports its end."""
@@ -107,7 +106,7 @@ class Booking:
         """Number of other requests that were generating on the worker when this request began to generate."""
 
     def is_uncomputed(self, *, failed: bool) -> bool:
-        """Return whether the prompt was never computed. A first byte that was only predicted does not count after a
-        failure.
+        """Return whether the prompt was never computed. A failed request with only a predicted first byte counts as not
+        computed.
         """
         return (self.service_s if failed else self.first_byte_at) is None

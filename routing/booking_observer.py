@@ -1,4 +1,4 @@
-"""Interface for observers of a fleet's bookings, such as other gateway replicas that must know about them."""
+"""Interface for observers of a fleet's bookings, such as other gateway replicas that count them as load."""
 
 from typing import Protocol
 
@@ -9,13 +9,13 @@ class BookingObserver(Protocol):
     """Receives the bookings that this gateway makes. Its methods must return quickly and never raise."""
 
     def booked(self, booking: Booking) -> None:
-        """Record that *booking* counts as load from now on."""
+        """Notify the observer that *booking* counts as load from now on."""
         ...
 
     def first_byte(self, booking: Booking) -> None:
-        """Record the end of the prefill of *booking*. This method is called once per booking, and only for streams."""
+        """Notify the observer that the prefill of *booking* has ended, once per booking, and only for streams."""
         ...
 
     def released(self, booking: Booking, outcome: Outcome) -> None:
-        """Record the end of *booking*. It may be reported twice, if the booking's lease expired before its release."""
+        """Notify the observer that *booking* has ended, possibly twice if the lease expired before the release."""
         ...

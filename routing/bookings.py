@@ -16,7 +16,7 @@ from routing.worker import Worker
 
 
 class Bookings:
-    """Assigns requests to *workers* and releases them.
+    """Assign requests to *workers* and release them.
 
     *observer* is notified of every booking made by `book`. `book_elsewhere` adds bookings of other gateway replicas,
     and `book_beside` adds bookings of other fleets on a shared worker. Bookings of both kinds count as load, but
@@ -53,7 +53,7 @@ class Bookings:
         return state.in_flight - (0 if self._shared_load is None else self._shared_load.beside(self, worker))
 
     def first_byte_in_s(self, booking: Booking, now: float) -> float | None:
-        """Return the seconds until the predicted first byte of *booking*, or 0 if the first byte is overdue.
+        """Return the seconds until the predicted first byte of *booking*, or 0 if this time has passed.
 
         The result is None if the answer does not stream, or if the fleet has not measured its speed yet.
         """
@@ -62,7 +62,7 @@ class Bookings:
         return max(0.0, booking.booked_at + booking.wait_s + booking.work_s - now)
 
     def book(self, request: Request, candidate: Candidate, now: float) -> Booking | None:
-        """Assign *request* to the candidate worker. The request counts as load, and its blocks as cached, from now on.
+        """Assign *request* to the candidate worker. From now on, it counts as load and its blocks count as cached.
 
         Returns None if the worker has left the fleet, or is no longer ready.
         """
@@ -91,7 +91,7 @@ class Bookings:
         return booking
 
     def first_byte(self, booking: Booking, now: float) -> None:
-        """Record the first byte of a streamed answer. Answers that do not stream are recorded at their release only."""
+        """Record the first byte of a streamed answer. For other answers, only the release is recorded."""
         worker = self._workers.get(booking.worker)
         if worker is not None and booking.request.streams:
             was_pending = worker.first_byte(booking, now)
@@ -120,7 +120,7 @@ class Bookings:
             self._caches.take_back(booking)
 
     def report_lost(self, lost: list[Booking], now: float) -> None:
-        """Report bookings whose leases have expired to the observer, because their callers never released them."""
+        """Report bookings with expired leases to the observer, because their callers never released them."""
         if self._observer is not None:
             for booking in lost:
                 self._observer.released(booking, Outcome(Ending.ABORTED))
@@ -200,7 +200,7 @@ class Bookings:
             self._caches.take_back(booking)
 
     def _current(self, booking: Booking) -> Worker | None:
-        """Return the worker of *booking*, or None if the worker has left the fleet since, even if it joined again."""
+        """Return the worker of *booking*, or None if the worker left the fleet since then, even if it rejoined."""
         worker = self._workers.get(booking.worker)
         return None if worker is None or booking.booked_at < worker.joined_at else worker
 

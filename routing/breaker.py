@@ -14,11 +14,11 @@ from collections import deque
 from routing.learning.window import Window
 
 MAX_BACKOFF = 8.0
-"""Upper limit of the backoff factor on *open_s*. It keeps probes frequent enough to detect a recovered worker soon."""
+"""Maximum factor by which *open_s* grows. The limit keeps probes frequent enough to detect a recovered worker soon."""
 
 
 class Breaker:
-    """Circuit breaker with two opening rules: consecutive failures, and failure rate.
+    """Circuit breaker that opens after consecutive failures or at a high failure rate.
 
     The breaker opens after *failures* consecutive failures within *window_s* seconds. It also opens if at least
     *error_share* of the outcomes in the last *window_s* seconds are failures, given at least *min_requests* outcomes.
@@ -40,18 +40,18 @@ class Breaker:
         self._error_share = error_share
         self._min_requests = min_requests
         self._failed_at: deque[float] = deque(maxlen=failures)
-        """Times of the failures since the last successful answer."""
+        """Times of the worker's failures since its last successful answer."""
         self._all, self._failed = Window(window_s), Window(window_s)
-        """Outcomes since the breaker closed, and the failures among these outcomes."""
+        """Outcomes of all requests since the breaker closed, and the failures among these outcomes."""
         self._opened_at: float | None = None
-        """Time at which the breaker last opened, which may be after a failed probe."""
+        """Time at which the breaker last opened, possibly because a probe failed."""
         self._times = 1.0
         self._closed_until = 0.0
         """Earliest time at which a probe may be sent."""
         self._probe_at: float | None = None
 
     def allows(self, now: float) -> bool:
-        """Return whether a request may be sent to the worker. An unanswered probe expires after *open_s* seconds."""
+        """Return whether a request is allowed to go to the worker. Unanswered probes expire after *open_s* seconds."""
         if self._opened_at is None:
             return True
         if now < self._closed_until:
@@ -60,7 +60,7 @@ class Breaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the breaker has opened and no probe has succeeded since."""
+        """Whether the circuit breaker has opened and no probe has succeeded since."""
         return self._opened_at is not None
 
     def sent(self, now: float) -> None:
@@ -91,14 +91,14 @@ class Breaker:
             self._closed_until = max(self._closed_until, now + self._open_s * self._times)
 
     def showed_nothing(self, *, sent_at: float) -> None:
-        """Record that the request sent at *sent_at* shows nothing. If it was the probe, the next request becomes the
-        probe.
+        """Record that the request sent at *sent_at* had no clear outcome. If it was the probe, the next request becomes
+        the probe.
         """
         if sent_at == self._probe_at:
             self._probe_at = None
 
     def reset(self) -> None:
-        """Close the breaker and forget all failures, because a probe succeeded or the worker restarted."""
+        """Close the circuit breaker and forget all failures, because a probe succeeded or the worker restarted."""
         self._failed_at.clear()
         self._all, self._failed = Window(self._window_s), Window(self._window_s)
         self._opened_at = self._probe_at = None

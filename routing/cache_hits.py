@@ -1,4 +1,4 @@
-"""Cache hits of one prompt on all workers, and the routing candidates built from these hits."""
+"""Cache hits of one prompt on all workers, and the routing candidates made from these hits."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,8 +14,7 @@ from routing.worker import Worker
 
 @dataclass(frozen=True, slots=True)
 class TierPrices:
-    """Cost of loading a cached block from outside GPU memory, as a share of the cost of computing the block, from 0 to
-    1.
+    """Cost to load a cached block from outside GPU memory, as a share (0 to 1) of the cost to compute the block.
 
     The defaults are 1 minus the credits in NVIDIA Dynamo's router: 0.75 for host memory, 0.25 for disk, 0.5 for shared
     storage.
@@ -26,12 +25,12 @@ class TierPrices:
     shared: float = 0.5
 
     def blocks(self, hit: Hit) -> float:
-        """Return the number of blocks that the engine could compute in the time it takes to load *hit*."""
+        """Return the number of blocks that the engine could compute in the time that it takes to load *hit*."""
         return hit.cpu * self.cpu + hit.disk * self.disk + hit.shared * self.shared
 
 
 class ReportedHit(Value):
-    """Cached blocks according to an engine's cache events, with blocks expected from recently sent requests."""
+    """Cached blocks that an engine reported in cache events, with blocks expected from recently sent requests."""
 
     __match_args__ = ("hit", "block_tokens")
     __slots__ = __match_args__
@@ -49,7 +48,7 @@ _NOTHING: Final = ReportedHit(Hit(0), 1)
 
 
 class CacheHits:
-    """Cache hits of one request on all workers, looked up once. The candidate for each worker is made from them.
+    """Cache hits of one request on all workers, looked up once. Each worker's routing candidate is made from them.
 
     *reported* maps workers to hits in the contents that engines report. It is None if the exact tokens of the request
     are unknown, because the reported contents then cannot be searched. *predicted* maps workers to the number of text
@@ -121,7 +120,7 @@ class CacheHits:
         )
 
     def _evicts_s(self, worker: WorkerId, hit_tokens: float, load: Load) -> float:
-        """Return the expected seconds to recompute cached blocks that the request would evict."""
+        """Return the expected seconds to recompute the cached blocks that the request would evict."""
         chance = self._index.oldest_chance(worker)
         if chance <= 0.0:
             return 0.0

@@ -12,7 +12,7 @@ from routing.worker import Worker
 
 
 class CacheView:
-    """Records what requests add to the caches of *workers*, and looks up prompts in these caches.
+    """Record what requests add to the caches of *workers*, and look up prompts in these caches.
 
     *index* predicts cache contents from the prompts sent to each worker. *confirmed* holds the contents that engines
     report in cache events. The reported contents are used for trusted workers, and for requests whose exact tokens are
@@ -30,7 +30,7 @@ class CacheView:
         bytes_per_token: BytesPerToken,
     ) -> None:
         self.block_sizes: Sequence[int] = ()
-        """Block sizes of the engines' reported caches in tokens, without duplicates, in ascending order.
+        """Distinct block sizes in tokens of the caches that engines report, in ascending order.
 
         `note_block_sizes` updates this list. Every request reads the list, and it rarely changes.
         """
@@ -57,7 +57,7 @@ class CacheView:
         return CacheHits(request, reported, predicted, tokens_per_block, self._tier_prices, index=self._index)
 
     def record_prompt(self, worker: WorkerId, request: Request, now: float) -> int:
-        """Record that *worker* will cache the prompt of *request*. Returns the number of newly cached blocks."""
+        """Record that *worker* will cache the prompt of *request*. Return the number of newly cached blocks."""
         new_blocks = self._index.record(worker, request.prefix) if request.writes_cache else 0
         self.expect_report(worker, request, now)
         return new_blocks
@@ -81,7 +81,7 @@ class CacheView:
                 self._confirmed.predict(worker, prefix, now)
 
     def take_back(self, booking: Booking) -> None:
-        """Undo what `record_prompt` recorded for *booking*, because the prompt was not computed."""
+        """Undo the effect of `record_prompt` for *booking*, because the prompt was not computed."""
         request = booking.request
         self._index.trim(booking.worker, request.prefix, request.prefix.blocks - booking.new_blocks)
         if self._confirmed is not None and request.writes_cache:
@@ -90,17 +90,17 @@ class CacheView:
                 self._confirmed.retract(booking.worker, prefix, kept)
 
     def clear(self, worker: WorkerId) -> None:
-        """Clear the predicted cache contents of *worker*. Engines report themselves that their cache was cleared."""
+        """Clear the predicted cache contents of *worker*. Engines report it themselves when their cache is cleared."""
         self._index.drop(worker)
         self.fit_capacity(worker)
 
     def clear_all(self) -> None:
-        """Clear all predicted cache contents. The hash key changes, so lookups could no longer find the old entries."""
+        """Clear all predicted cache contents. Lookups could not find the old entries, because the hash key changes."""
         for worker in self._workers:
             self.clear(worker)
 
     def forget(self, worker: WorkerId) -> None:
-        """Remove the cache contents of *worker*, which has left the fleet."""
+        """Remove all cache contents of *worker*, because it has left the fleet."""
         self._index.drop(worker)
         if self._confirmed is not None:
             self._confirmed.drop(worker)
@@ -126,7 +126,7 @@ class CacheView:
         self.block_sizes = sorted(size for size in sizes if size is not None)
 
     def _exact(self, worker: WorkerId, request: Request) -> list[Prefix]:
-        """Return the exact prompt of *request* in blocks of the size that *worker* uses, or [] if that is unknown."""
+        """Return the exact tokens of *request*'s prompt in blocks of *worker*'s size, or [] if they are unknown."""
         size = self._block_size(worker) if request.exact else None
         return [prefix for prefix in request.exact if prefix.block_tokens == size]
 

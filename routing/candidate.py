@@ -1,4 +1,4 @@
-"""A worker with its load and its cache hit for one request. Strategies may use no other data about workers."""
+"""Candidate worker with its load and its cache hit for one request. Strategies use no other data about workers."""
 
 from typing import Final, Literal
 
@@ -33,17 +33,17 @@ class Load(Value):
         decode_s_per_token: float,
     ) -> None:
         self.backlog_s: Final = backlog_s
-        """Seconds of prefill that the worker must finish before a request sent now."""
+        """Seconds of prefill work that the worker must finish before it can begin a request sent now."""
         self.pending: Final = pending
-        """Number of requests that have no first token yet."""
+        """Number of the worker's requests that have no first token yet."""
         self.decodes: Final = decodes
-        """Number of requests that are generating tokens."""
+        """Number of the worker's requests that are generating tokens."""
         self.busy_share: Final = busy_share
-        """Smoothed share of time during which the worker has prefills to compute, from 0 to 1."""
+        """Smoothed share of time, from 0 to 1, during which the worker has prefills to compute."""
         self.prefill_overhead_s: Final = prefill_overhead_s
         self.prefill_s_per_token: Final = prefill_s_per_token
         self.decode_s_per_token: Final = decode_s_per_token
-        """Seconds that one more running request adds to each output token."""
+        """Seconds per output token by which one more running request slows down generation."""
 
     @property
     def in_flight(self) -> int:
@@ -56,7 +56,7 @@ Source = Literal["reported", "predicted"]
 
 
 class Candidate(Value):
-    """A worker that could answer a request."""
+    """Worker that could answer a request."""
 
     __match_args__ = (
         "worker",
@@ -96,18 +96,18 @@ class Candidate(Value):
         self.hit_tokens: Final = hit_tokens
         self.load: Final = load
         self.admits: Final = admits
-        """False if the worker is warming up and already has enough requests. Other workers are then tried first."""
+        """Whether the worker admits a request. A worker that is warming up and has enough requests is tried last."""
         self.load_s: Final = load_s
-        """Seconds to load the hit's blocks that are not in GPU memory."""
+        """Seconds to load the cached blocks that are not in GPU memory."""
         self.source: Final = source
         self.plain_tokens: Final = plain_tokens
-        """Predicted cached tokens before the accuracy correction, which turns them into `hit_tokens`."""
+        """Predicted cached tokens before the accuracy correction, which gives `hit_tokens`."""
         self.reported_tokens: Final = reported_tokens
-        """Cached tokens according to the engine's cache events, trusted or not, or None without events."""
+        """Cached tokens according to the engine's cache events, trusted or not, or None if there are no events."""
         self.zone_penalty_s: Final = zone_penalty_s
-        """Extra cost in seconds, compared with a worker in the gateway's zone."""
+        """Extra cost in seconds of a request to this worker, compared with a worker in the gateway's zone."""
         self.fetches: Final = fetches
-        """Whether the worker can generate answers to prompts that a prefill worker has computed."""
+        """Whether the worker can generate answers to prompts that another worker (a prefill worker) has computed."""
         self.remote_tokens: Final = remote_tokens
         """Prompt tokens that a prefill worker computes for this worker, or 0 if this worker computes the prompt itself.
         """
@@ -116,8 +116,8 @@ class Candidate(Value):
 
 
 Role = Literal["both", "prefill", "decode"]
-"""Role of a worker: "both" for whole requests, "prefill" to compute prompts for other workers, "decode" to generate
-answers to prompts computed elsewhere.
+"""Worker role: "both" answers whole requests, "prefill" computes prompts for other workers, "decode" generates answers
+to prompts computed elsewhere.
 """
 
 WhyNotReady = Literal["down", "asleep", "draining"]
@@ -125,7 +125,7 @@ WhyNot = WhyNotReady | Literal["breaker open", "not the worker that keeps the re
 
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A worker that is not a candidate for a request, with its candidate data and the reason for its exclusion."""
+    """Worker that is not a candidate for a request, with its candidate data and the reason for its exclusion."""
 
     candidate: Candidate
     why_not: WhyNot

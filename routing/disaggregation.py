@@ -20,15 +20,15 @@ from routing.request import Request
 from routing.strategy import Ranking
 
 HOP_S = 0.02
-"""Initial estimate of a KV transfer's fixed cost in seconds: one more HTTP request, and one step of each engine."""
+"""Initial estimate of the fixed cost of a KV transfer in seconds: an HTTP request, and one step of each engine."""
 FETCH_S_PER_TOKEN = 5e-6
-"""Initial estimate of the transfer time per fetched token, in seconds. A token has 128 KiB of KV cache, as in an 8B
-model with grouped-query attention (32 layers, 8 KV heads of 128, 16 bits), and the link has 200 Gbit/s.
+"""Initial estimate of the KV transfer time per token, in seconds. A token has 128 KiB of KV cache, as in an 8B model
+with grouped-query attention (32 layers, 8 KV heads of 128, 16 bits), and the link has 200 Gbit/s.
 """
 
 
 class Handover:
-    """Learned cost of a KV transfer in seconds, as a function of fetched tokens, for all workers of a model."""
+    """Learned cost of a KV transfer in seconds, as a function of the transferred tokens, for all workers of a model."""
 
     def __init__(self) -> None:
         at_4096_s = HOP_S + 4096.0 * FETCH_S_PER_TOKEN
@@ -43,28 +43,27 @@ class Handover:
         return self._line.slope
 
     def seconds(self, tokens: float) -> float:
-        """Return the seconds from the end of a prefill to the first token on the decode worker that fetches *tokens*
+        """Return the seconds from the end of a prefill to the first token on a decode worker that fetches *tokens*
         tokens.
         """
         return self._line.predict(tokens)
 
     def learn(self, tokens: float, measured_s: float) -> None:
-        """Learn from the measured time of a KV transfer. Outliers are capped, because the link does not cause them."""
+        """Learn from the measured time of a KV transfer. Outliers are capped, because they have other causes."""
         self._line.learn(tokens, min(measured_s, 4.0 * self._line.predict(tokens) + 1.0))
 
 
 class HopRule(msgspec.Struct, frozen=True):
-    """Conditions under which a prefill worker is used."""
+    """Conditions under which a separate prefill worker computes the prompt."""
 
     min_uncached_tokens: int | None = None
-    """Missing tokens from which a decode worker fetches them. If it is None, the predicted cost decides."""
+    """Number of uncached tokens from which a decode worker fetches them. If None, the predicted cost decides."""
     always: bool = False
     """Whether decode workers cannot compute prompts, so that every prompt needs a KV transfer."""
 
 
 class ByDecodeLoad:
-    """A `Strategy` that ranks the answering workers by cost in seconds. Ties are broken at random, or by *ties* if
-    given.
+    """Strategy that ranks the answering workers by cost in seconds. Ties are broken at random, or by *ties* if given.
 
     The cost is the sum of the backlog, the prefill or the KV transfer, and the slowdown of the worker's other answers.
     The ranked candidates have the number of tokens to fetch in `remote_tokens`.
@@ -99,7 +98,7 @@ class ByDecodeLoad:
         return Ranking(order, "load_alone" if len(set(costs_s.values())) > 1 else "random", costs_s)
 
     def cost_s(self, request: Request, candidate: Candidate) -> float:
-        """Return the cost of *request* on *candidate* in seconds, with a KV transfer if `remote_tokens` is above 0."""
+        """Return the cost of *request* on *candidate* in seconds, with a KV transfer if `remote_tokens` is not 0."""
         load = candidate.load
         if candidate.remote_tokens > 0.0:
             first_s = self._handover.seconds(candidate.remote_tokens)
@@ -109,7 +108,7 @@ class ByDecodeLoad:
         return load.backlog_s + first_s + slower_s + candidate.zone_penalty_s
 
     def min_tokens(self, candidate: Candidate) -> float:
-        """Return the number of missing tokens from which a KV transfer pays off, or infinity if it never does."""
+        """Return the number of uncached tokens from which a KV transfer pays off, or infinity if it never does."""
         if self._rule.min_uncached_tokens is not None:
             return float(self._rule.min_uncached_tokens)
         load = candidate.load
@@ -133,7 +132,7 @@ class ByDecodeLoad:
         return self._rule.always and candidate.fetches and not request.divides
 
     def _hopping(self, request: Request, candidate: Candidate) -> Candidate:
-        """Return *candidate* with the number of tokens that it would fetch for *request*."""
+        """Return a copy of *candidate* with the number of tokens that it would fetch for *request*."""
         if not request.divides or not candidate.fetches:
             return candidate
         missing = max(1.0, request.prompt_tokens - candidate.hit_tokens)
@@ -143,17 +142,17 @@ class ByDecodeLoad:
 
 
 def plain(candidate: Candidate) -> Candidate:
-    """Return a copy of *candidate* that computes all missing tokens itself."""
+    """Return a copy of *candidate* that computes all uncached tokens itself."""
     return candidate.changed(remote_tokens=0.0) if candidate.remote_tokens else candidate
 
 
 def here_s(request: Request, candidate: Candidate) -> float:
-    """Return the cost of a prefill on *candidate* in seconds, with the delay of the answers generated there."""
+    """Return the seconds that a prefill on *candidate* costs, including the delay of answers generated there."""
     load = candidate.load
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     return load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token * _standing(candidate)
 
 
 def _standing(candidate: Candidate) -> float:
-    """Return the number of requests that wait while *candidate* computes a prompt."""
+    """Return the number of requests that have to wait while *candidate* computes a prompt."""
     return 2.0 + candidate.load.decodes if candidate.fetches else 1.0 + candidate.load.decodes

@@ -1,4 +1,4 @@
-"""Interface that decides when a request is sent and in which order its candidates are tried."""
+"""Interface for deciding when a request is sent and in which order its candidate workers are tried."""
 
 from collections.abc import Callable, Mapping
 from typing import Final, Literal, Protocol
@@ -15,7 +15,7 @@ from routing.strategies.by_name import StrategiesByName
 
 
 class Dispatch(Value):
-    """A released request with its candidates, best first. The request is already booked on the first candidate."""
+    """Released request with its candidate workers, best first. The request is already booked on the first candidate."""
 
     __match_args__ = ("request", "order", "booking", "reason", "strategy")
     __slots__ = __match_args__
@@ -31,45 +31,45 @@ class Dispatch(Value):
         self.request: Final = request
         self.order: Final = order
         self.booking: Final = booking
-        """Booking of the request, or None if it has no candidates."""
+        """Booking of the request on a worker, or None if there are no candidate workers."""
         self.reason: Final = reason
         self.strategy: Final = strategy
-        """Name of the strategy that ordered the candidates."""
+        """Name of the strategy that ordered the candidate workers."""
 
 
 MIN_RETRY_S = 1.0
 
 
 class Refusal(msgspec.Struct, frozen=True):
-    """A request that will not be released because its wait would be too long."""
+    """Request that is refused because its wait would be too long."""
 
     request: Request
     why: Literal["queue full", "too late", "spill"]
     """Reason for the refusal. "queue full": the team already has the maximum number of waiting requests. "too late":
-    the predicted wait exceeds the caller's deadline. "spill": the wait exceeds `Request.spill_in_s`, so a fallback may
-    answer the request; resubmitted without `spill_in_s`, the request waits.
+    the predicted wait exceeds the caller's deadline. "spill": the wait exceeds `Request.spill_in_s`, so a fallback is
+    allowed to answer the request. If the request is submitted again without `spill_in_s`, it waits.
     """
     wait_s: float
-    """Predicted wait in seconds."""
+    """Predicted wait of the request in seconds."""
     retry_after_s: float
     """Predicted seconds until the queue would accept the request, if no other requests arrive."""
 
 
 class Dispatcher(Protocol):
-    """Holds requests until they should be sent. Candidates are ranked at release, with the latest data."""
+    """Queue that holds requests until they should be sent. Candidate workers are ranked only at release."""
 
     @property
     def waiting(self) -> int:
-        """Number of held requests."""
+        """Number of requests that wait for their release."""
         ...
 
     @property
     def waiting_by_team(self) -> Mapping[str, int]:
-        """Number of held requests by team. If teams are not used, all requests count under the empty string."""
+        """Number of waiting requests by team. If teams are not used, all requests count under the empty string."""
         ...
 
     def oldest_wait_s(self, now: float) -> float:
-        """Return the longest wait in seconds of all held requests, or 0 if no request is held."""
+        """Return the longest wait of all held requests in seconds, or 0 if no request is held."""
         ...
 
     def submit(self, request: Request, now: float) -> None:
@@ -77,7 +77,7 @@ class Dispatcher(Protocol):
         ...
 
     def poll(self, now: float) -> list[Dispatch]:
-        """Return the requests to send at *now*, each once. Call it after every submit, release and fleet change."""
+        """Return the requests to send at *now*, each once. Call this after every submit, release and fleet change."""
         ...
 
     def refused(self) -> list[Refusal]:
@@ -85,7 +85,7 @@ class Dispatcher(Protocol):
         ...
 
     def at_once(self, request: Request, now: float) -> Dispatch:
-        """Release *request* without waiting, because it continues an answer that began elsewhere.
+        """Release *request* immediately, because it continues an answer that began on another worker.
 
         The request must not have been submitted.
         """
@@ -96,15 +96,15 @@ class Dispatcher(Protocol):
         ...
 
     def cancel(self, request: Request) -> None:
-        """Drop *request* because its caller closed the connection. Released requests are unaffected."""
+        """Drop the held *request* because its caller closed the connection. Released requests are not affected."""
         ...
 
     def hand_over(self) -> list[tuple[Request, float]]:
-        """Remove all held requests and return them with their arrival times, for another dispatcher."""
+        """Remove all held requests and return them with their arrival times, for use by another dispatcher."""
         ...
 
     def explain(self, request: Request, now: float) -> Explanation:
-        """Explain the release of *request* at *now* without changing any state. The request is not held or booked."""
+        """Explain how *request* would be released at *now*, without changing state or holding or booking it."""
         ...
 
 
@@ -112,7 +112,7 @@ Arrange = Callable[[list[Candidate]], list[Candidate]]
 
 
 class Immediate:
-    """Releases every request at once to the best candidate."""
+    """Dispatcher that releases every request immediately to the best candidate worker."""
 
     def __init__(self, fleet: Fleet, strategies: StrategiesByName) -> None:
         self._fleet = fleet
@@ -162,7 +162,7 @@ class Immediate:
         self._submitted = [submitted for submitted in self._submitted if submitted[0] is not request]
 
     def explain(self, request: Request, now: float, arrange: Arrange | None = None) -> Explanation:
-        """Explain a release. *arrange* converts the strategy's order into the order in which candidates are tried."""
+        """Explain how a request would be released. *arrange* turns the strategy's order into the order of attempts."""
         name = request.strategy or self._strategies.default
         reach = self._fleet.reach(request, self._fleet.candidates(request, now))
         ranking = self._strategies.named(name).explain(request, reach.near)
@@ -177,7 +177,7 @@ class Immediate:
         )
 
     def _release(self, request: Request, since: float, now: float) -> Dispatch | None:
-        """Release the request. Returns None if the request is refused."""
+        """Release the request immediately. Return None if the request is refused."""
         candidates = self._fleet.candidates(request, now)
         if request.spill_in_s is not None and candidates:
             refusal = self._late_refusal(request, request.spill_in_s, candidates, now - since)
@@ -213,5 +213,5 @@ class Immediate:
 
 
 def admitting_first(ranked: list[Candidate]) -> list[Candidate]:
-    """Return *ranked* with warming-up workers that have enough requests moved to the end."""
+    """Return *ranked* with those workers moved to the end that are warming up and have enough requests."""
     return [c for c in ranked if c.admits] + [c for c in ranked if not c.admits]

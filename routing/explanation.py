@@ -1,4 +1,4 @@
-"""Explanation of a routing decision: the worker that a request would go to at this moment, and the reason."""
+"""Explanation of a routing decision: the worker that a request would go to now, and the reason."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -11,18 +11,19 @@ from routing.request import Request
 from routing.strategy import Ranking
 
 Reason = Literal["hit", "spread", "cold", "none"]
-"""Reason for the first choice. "hit": no candidate has a longer cache hit. "spread": another candidate has a longer hit
-but costs more. "cold": no candidate has cached any block of the prompt. "none": there are no candidates.
+"""Reason for the choice of the first worker. "hit": no candidate has a longer cache hit. "spread": another candidate
+has a longer hit but costs more. "cold": no candidate has cached any block of the prompt. "none": there are no
+candidates.
 """
 SPARE_SHARE = 0.2
-"""Share of the caller's time limit that remains when a request becomes urgent."""
+"""Share of the caller's time limit that is left when a waiting request becomes urgent."""
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Rank of one candidate in the order in which candidates are tried."""
+    """Position of one candidate worker in the order in which candidates are tried."""
 
     rank: int
-    """Rank of the candidate, starting at 1 for the candidate that is tried first."""
+    """Rank of the candidate. The candidate that is tried first has rank 1."""
     candidate: Candidate
     predicted_ttft_s: float
     cost_s: float | None
@@ -30,7 +31,7 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class Explanation(msgspec.Struct, frozen=True):
-    """Explanation of a dispatcher's decision about a request."""
+    """Explanation of the dispatcher's decision about a request."""
 
     request: Request
     strategy: str
@@ -38,12 +39,12 @@ class Explanation(msgspec.Struct, frozen=True):
     effective: str
     reason: Reason
     places: list[Place]
-    """Candidates in the order in which they are tried."""
+    """Candidate workers in the order in which they are tried."""
     excluded: list[Excluded]
 
 
 def reason_of(order: list[Candidate]) -> Reason:
-    """Return the reason why the first candidate of *order* was chosen."""
+    """Return the reason why the first candidate in *order* was chosen."""
     if not order:
         return "none"
     longest = max([candidate.hit_blocks for candidate in order])
@@ -53,7 +54,7 @@ def reason_of(order: list[Candidate]) -> Reason:
 
 
 def effective_of(ranking: Ranking) -> str:
-    """Return what determined the order: a strategy's name, or a marker if there were fewer than two candidates."""
+    """Return what determined the candidates' order: a strategy, or a marker if there were fewer than two."""
     if len(ranking.order) > 1:
         return ranking.effective
     return "only_candidate" if ranking.order else "none"
@@ -67,7 +68,7 @@ def places_of(request: Request, order: list[Candidate], costs_s: Mapping[WorkerI
 
 
 def predicted_ttft_s(request: Request, candidate: Candidate) -> float:
-    """Return the predicted seconds to the first token of *request* on *candidate*, erring on the high side."""
+    """Return the predicted seconds to the first token of *request* on *candidate*, rather too many than too few."""
     return candidate.load.backlog_s + prefill_s(request, candidate)
 
 
@@ -79,7 +80,7 @@ def prefill_s(request: Request, candidate: Candidate) -> float:
 
 
 def longest_wait_s(within_s: float, prefill_s: float) -> float:
-    """Return the longest time in seconds that a request may wait if its first token is due *within_s* seconds after
+    """Return the longest time in seconds that a request can wait if its first token is due *within_s* seconds after
     arrival.
 
     A prefill takes *prefill_s* seconds, but this is only a prediction. Some waiting time is therefore always allowed.

@@ -1,4 +1,4 @@
-"""Workers of one model: their availability for requests, their load, and their cache contents."""
+"""Workers of one model, with their availability, their load, and their cache contents."""
 
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
@@ -70,11 +70,11 @@ class Fleet:
         return iter(self._workers.values())
 
     def worker(self, worker: WorkerId) -> Worker:
-        """Return the state of *worker*. Raises ``KeyError`` if the fleet does not have the worker."""
+        """Return the state of *worker*. Raise ``KeyError`` if *worker* is not in the fleet."""
         return self._workers[worker]
 
     def set_workers(self, workers: Iterable[WorkerId], now: float, *, elsewhere: Container[WorkerId] = ()) -> None:
-        """Set the workers. Workers that left are forgotten, but their requests may still be released.
+        """Set the workers of the fleet. Workers that left are forgotten, but their requests can still be released.
 
         The index keeps the entries of departed workers in *elsewhere*, because another fleet that shares the index
         still has these workers.
@@ -86,7 +86,7 @@ class Fleet:
     # ---- reports about one worker; those about absent workers are ignored
 
     def set_up(self, worker: WorkerId, *, up: bool) -> None:
-        """Apply the result of an active health check. A recovered worker warms up like a new one."""
+        """Apply the result of an active health check of a worker. A recovered worker warms up like a new one."""
         state = self._workers.get(worker)
         if state is None or state.is_up == up:
             return
@@ -112,7 +112,7 @@ class Fleet:
             state.is_draining = draining
 
     def engine_restarted(self, worker: WorkerId) -> None:
-        """Reset the state of *worker*, whose engine restarted with an empty cache."""
+        """Reset the state of *worker*, because its engine restarted with an empty cache."""
         self.caches.clear(worker)
         state = self._workers.get(worker)
         if state is not None:
@@ -120,7 +120,7 @@ class Fleet:
             state.hit_accuracy.forget()
 
     def set_trusted(self, worker: WorkerId, *, trusted: bool) -> None:
-        """Set whether the engine's cache events are complete. Predictions are used for workers that are not trusted."""
+        """Set whether the engine's cache events are complete. If not, routing uses predictions for the worker."""
         state = self._workers.get(worker)
         if state is not None:
             state.is_trusted = trusted
@@ -133,7 +133,7 @@ class Fleet:
             state.engine_queue_reported(waiting, now)
 
     def set_capacity(self, worker: WorkerId, *, blocks: int, block_size: int) -> None:
-        """Set the engine's cache size: *blocks* blocks of *block_size* tokens."""
+        """Set the cache size of a worker's engine: *blocks* blocks of *block_size* tokens."""
         state = self._workers.get(worker)
         if state is not None:
             state.engine_capacity = (blocks, block_size)
@@ -142,7 +142,7 @@ class Fleet:
     # ---- learned times
 
     def token_times(self) -> tuple[float, float]:
-        """Return the worker seconds per computed prompt token, and the worker seconds per generated token.
+        """Return the worker seconds per computed prompt token and per generated token.
 
         Tokens that are generated in the same step share the time of that step.
         """
@@ -152,16 +152,16 @@ class Fleet:
 
     @property
     def has_learned(self) -> bool:
-        """Whether any prefill has been measured. Until then, predicted times come from the settings alone."""
+        """Whether any prefill was measured. Until then, predicted times come from the settings alone."""
         return self._rates.are_learned
 
     def usual_gap_s(self, worker: WorkerId) -> float | None:
-        """Return the recent seconds between two tokens of a stream of *worker*, or None if unknown."""
+        """Return the recent seconds between two tokens of a stream of *worker*, or None if they are unknown."""
         state = self._workers.get(worker)
         return None if state is None else state.usual_gap_s
 
     def tick(self, now: float) -> list[Booking]:
-        """Expire and return lost bookings, and adapt the index capacities to the learned bytes per token.
+        """Expire lost bookings and return them, and adapt the index capacities to the learned bytes per token.
 
         Call this method every few seconds.
         """
@@ -197,7 +197,7 @@ class Fleet:
         return self._as_candidates(workers, request, now)
 
     def cut_off(self, request: Request, now: float) -> list[Candidate]:
-        """Return the workers that only an open circuit breaker excludes, least loaded first.
+        """Return the workers that are excluded only by an open circuit breaker, least loaded first.
 
         These workers are the last resort after all other workers have failed *request*.
         """
@@ -206,7 +206,7 @@ class Fleet:
         return sorted(self._as_candidates(behind, request, now), key=lambda each: each.load.backlog_s)
 
     def reach(self, request: Request, candidates: list[Candidate], waits_s: Sequence[float] | None = None) -> Reach:
-        """Divide *candidates* into those that *request* may choose from now, and reserves in later pools.
+        """Divide *candidates* into those that *request* can use now, and reserves in later pools.
 
         *waits_s* is the predicted wait of the request for each candidate. If it is None, each candidate's backlog is
         used.

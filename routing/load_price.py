@@ -1,27 +1,27 @@
-"""Cost in seconds of loading a LoRA adapter before a worker can serve a request for it."""
+"""Cost in seconds of loading a LoRA adapter before a worker can answer a request for this adapter."""
 
 ABSENT_S = 3600.0
-"""Cost in seconds on a worker that cannot load the adapter. The value is so high that such a worker is tried last."""
+"""Cost in seconds for a worker that cannot load the LoRA adapter. The value is high, so the worker is tried last."""
 MEMORY = 0.3
-"""Weight of one new measurement in the learned load time."""
+"""Weight of each new measurement in the learned load time."""
 
 
 class LoadPrice:
     """Learned load time of LoRA adapters, shared by all adapters of a base model because their sizes are similar."""
 
     def __init__(self, load_s: float) -> None:
-        """*load_s* is the estimate in seconds until the first load is measured."""
+        """Start with the estimate *load_s* in seconds, which is used until the first load is measured."""
         self.load_s = load_s
         self._is_learned = False
 
     def learn(self, took_s: float) -> None:
-        """Learn from a measured load time, which replaces the initial estimate or adjusts a learned one."""
+        """Learn from a measured load time. The first one replaces the initial estimate, and later ones adjust it."""
         self.load_s = took_s if not self._is_learned else self.load_s + (took_s - self.load_s) * MEMORY
         self._is_learned = True
 
     def price_s(self, *, holds: bool | None, loadable: bool, failed: bool = False) -> float:
-        """Return the extra cost in seconds of a request on a worker that *holds* the adapter. An unknown state, None,
-        counts as held.
+        """Return the extra cost in seconds of a request on a worker that *holds* the adapter. None (unknown) counts as
+        held.
 
         *loadable* is true if the worker can load the adapter on request. *failed* is true if such a load recently
         failed.

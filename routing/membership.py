@@ -10,7 +10,7 @@ from routing.worker import Worker
 
 
 class Membership:
-    """Keeps the list of workers that belong to a fleet.
+    """List of the workers that belong to a fleet.
 
     Pools, roles and penalties are stored by worker name, so they also apply to workers that join later.
     """
@@ -18,9 +18,9 @@ class Membership:
     def __init__(self, *, breaker: Callable[[], Breaker], rates: Rates) -> None:
         self.workers: dict[WorkerId, Worker] = {}
         self.has_roles = False
-        """Whether any worker handles only one part of each request, prefill or decode."""
+        """Whether any worker handles only one part of each request: the prefill or the decoding."""
         self.has_pools = False
-        """Whether the workers belong to more than one pool."""
+        """Whether the workers of the fleet belong to more than one pool."""
         self._breaker = breaker
         self._rates = rates
         self._tiers: Mapping[WorkerId, int] = {}
@@ -28,11 +28,11 @@ class Membership:
         self._adapter_penalties_s: dict[WorkerId, float] = {}
         self._roles: Mapping[WorkerId, Role] = {}
         self._next_incarnation = 0
-        """First incarnation number of a worker that joins. It is higher than the number of every worker that has left.
+        """Incarnation number of the next worker that joins. It is higher than the number of every worker that has left.
         """
 
     def replace(self, workers: Iterable[WorkerId], now: float) -> list[WorkerId]:
-        """Replace the members with *workers*, and return the workers that left. Workers that stay keep their state."""
+        """Replace the fleet's workers with *workers*, and return the workers that left. The others keep their state."""
         wanted = dict.fromkeys(workers)
         left = [worker for worker in self.workers if worker not in wanted]
         for worker in left:
@@ -55,20 +55,20 @@ class Membership:
         self.has_pools = len({worker.tier for worker in self.workers.values()}) > 1
 
     def set_zone_penalties(self, penalties_s: Mapping[WorkerId, float]) -> None:
-        """Set the extra cost of a request on each worker in seconds, compared with a worker in the gateway's zone."""
+        """Set the extra cost in seconds of a request on each worker, compared with a worker in the gateway's zone."""
         self._zone_penalties_s = penalties_s
         for worker in self.workers.values():
             worker.zone_penalty_s = penalties_s.get(worker.id, 0.0) + self._adapter_penalties_s.get(worker.id, 0.0)
 
     def set_adapter_penalty(self, worker: WorkerId, seconds: float) -> None:
-        """Set the extra cost in seconds of a request on *worker*, which must load the LoRA adapter first."""
+        """Set the extra cost in seconds of a request on *worker*, which would have to load the LoRA adapter first."""
         self._adapter_penalties_s[worker] = seconds
         state = self.workers.get(worker)
         if state is not None:
             state.zone_penalty_s = self._zone_penalties_s.get(worker, 0.0) + seconds
 
     def adapter_penalty_s(self, worker: WorkerId) -> float:
-        """Return the last penalty in seconds that `set_adapter_penalty` set for *worker*."""
+        """Return the extra cost in seconds that `set_adapter_penalty` last set for *worker*."""
         return self._adapter_penalties_s.get(worker, 0.0)
 
     def set_roles(self, roles: Mapping[WorkerId, Role]) -> None:
@@ -79,6 +79,6 @@ class Membership:
         self.has_roles = any(worker.role != "both" for worker in self.workers.values())
 
     def incarnation(self, worker: WorkerId) -> int:
-        """Return the incarnation number of *worker*, which changes with each restart or rejoin, or -1 if absent."""
+        """Return the number of the current incarnation of *worker*, which each restart changes, or -1 if absent."""
         state = self.workers.get(worker)
         return -1 if state is None else state.incarnation

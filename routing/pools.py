@@ -1,4 +1,4 @@
-"""Worker pools: a request may use the next pool only if all earlier pools are too busy.
+"""Worker pools. A request uses the next pool only if all earlier pools are too busy.
 
 Each pool has a number, called its tier, and the lowest tier is used first. This module does not know the reason for the
 order, for example owned machines before rented ones.
@@ -12,7 +12,7 @@ from routing.candidate import Candidate
 
 
 class Reach(Value):
-    """Candidates of one request, divided into those it may choose from now and its reserves."""
+    """Candidate workers of one request, divided into those that it can use now and its reserves."""
 
     __match_args__ = ("near", "far")
     __slots__ = __match_args__
@@ -24,12 +24,12 @@ class Reach(Value):
     ) -> None:
         self.near: Final = near
         self.far: Final = far
-        """Reserve candidates, in the order in which they are tried after all near candidates have failed."""
+        """Reserve workers, in the order in which they are tried after all near candidates have failed."""
 
 
 def reach(candidates: Sequence[Candidate], tiers: Sequence[int], waits_s: Sequence[float], longest_s: float) -> Reach:
-    """Divide *candidates* into near candidates and reserves. A tier is near if it is the lowest, or if the wait in all
-    lower tiers is too long.
+    """Divide *candidates* into near candidates and reserves. A pool is near if it is the first one, or if the wait in
+    all earlier pools is too long.
 
     *tiers* and *waits_s* give the tier and the predicted wait for each candidate. A wait is too long if it exceeds
     *longest_s* seconds. Reserves are sorted by tier and, within a tier, by backlog.

@@ -15,20 +15,20 @@ from routing.candidate import Candidate
 from routing.request import Request
 
 TIE_S = 0.02
-"""Cost difference in seconds that is ignored, because replicas see each other's events some milliseconds late."""
+"""Cost difference in seconds that is ignored, because replicas receive each other's events some milliseconds late."""
 
 _BITS_64 = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class Rendezvous:
-    """Orders candidates of equal cost. Costs within *tie_s* seconds of the lowest cost count as equal."""
+    """Deterministic order of workers with equal cost. Costs within *tie_s* seconds of the lowest one are equal."""
 
     def __init__(self, tie_s: float = TIE_S) -> None:
         self.tie_s = tie_s
         self._seeds: dict[WorkerId, int] = {}
 
     def order(self, request: Request, tied: Sequence[Candidate]) -> list[Candidate] | None:
-        """Return *tied* in an order that is the same in every process, longest hits first.
+        """Return the candidates *tied* in an order that is the same in every process, longest cache hits first.
 
         Returns None if the prompt has no full block, because replicas then share no hash. The cost is linear in the
         number of candidates.
@@ -48,7 +48,7 @@ class Rendezvous:
 
 
 def _parting_block(request: Request, longest: Candidate) -> int | None:
-    """Return the hash of the first block that the hit of *longest* lacks, or of the last block if it lacks none."""
+    """Return the hash of the first block that *longest*'s cache hit lacks, or of the last block if it lacks none."""
     if request.exact and longest.source == "reported":
         prefix = request.exact[0]
         held = int(longest.plain_tokens) // prefix.block_tokens

@@ -1,4 +1,4 @@
-"""Request as the routing code sees it. It contains plain values and nothing that is specific to HTTP."""
+"""Request data for routing, as plain values without anything specific to HTTP."""
 
 from typing import Final
 
@@ -6,11 +6,11 @@ from cache_index import Prefix, WorkerId
 from cache_index.value import Value
 
 LOW, NORMAL, HIGH = 0, 1, 2
-"""Priority classes. On a saturated fleet, requests of a higher class go first."""
+"""Priority classes of requests. If all workers are busy, requests of a higher class go first."""
 
 
 class Request(Value):
-    """Request as the strategies see it."""
+    """Request data that routing strategies see."""
 
     __match_args__ = (
         "prefix",
@@ -57,35 +57,35 @@ class Request(Value):
     ) -> None:
         self.prefix: Final = prefix
         self.prompt_bytes: Final = prompt_bytes
-        """Length in bytes of the text from which `prefix` was made."""
+        """Length in bytes of the prompt text from which `prefix` was computed."""
         self.prompt_tokens: Final = prompt_tokens
-        """Number of prompt tokens, estimated unless `exact` is known."""
+        """Number of prompt tokens, which is an estimate unless `exact` is known."""
         self.output_tokens: Final = output_tokens
         """Expected number of tokens in the answer."""
         self.session: Final = session
-        """Session name that the caller gives to requests that belong together."""
+        """Name that the caller gives to a session of requests that belong together."""
         self.streams: Final = streams
-        """Whether the answer streams, so that its first byte marks the end of the prefill."""
+        """Whether the answer is streamed, so that its first byte marks the end of the prefill."""
         self.reads_cache: Final = reads_cache
-        """False if the engine computes the whole prompt even if it is cached, as for prompt logprobs."""
+        """Whether the engine can read the prompt from its cache, which it does not do for prompt logprobs."""
         self.writes_cache: Final = writes_cache
-        """False if the engine will not cache `prefix`, for example because the model only computes embeddings."""
+        """Whether the engine caches `prefix`. This is false, for example, if the model only computes embeddings."""
         self.pinned: Final = pinned
-        """The only worker that can answer, because it stores the response that the request continues."""
+        """The only worker that can answer the request, because it stores the response that the request continues."""
         self.exact: Final = exact
-        """The prompt hashed from its exact tokens, once per block size of the workers. Empty if unknown."""
+        """Hashes of the prompt's exact tokens, once per block size of the workers. The sequence is empty if unknown."""
         self.wanted_in_s: Final = wanted_in_s
-        """Seconds after arrival at which the caller wants the first token, or None if not specified."""
+        """Seconds after arrival within which the caller wants the first token, or None if not specified."""
         self.strategy: Final = strategy
         """Name of the routing strategy that the request selects, or None for the model's strategy."""
         self.team: Final = team
-        """Team that is charged for the request on a saturated fleet."""
+        """Team whose fair-share account is charged for the request when all workers are busy."""
         self.weight: Final = weight
         """Weight of the request's team. The cost of the request is divided by this weight."""
         self.priority: Final = priority
         self.deadline_s: Final = deadline_s
         """Seconds after arrival at which the caller stops waiting for a first token, or None if not specified."""
         self.spill_in_s: Final = spill_in_s
-        """Seconds after arrival from which a fallback should answer the request, or None to wait for this fleet."""
+        """Seconds after arrival from which a fallback can answer the request, or None to wait for this fleet."""
         self.divides: Final = divides
         """Whether one worker may compute the prompt and another worker may generate the answer."""

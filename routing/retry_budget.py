@@ -1,4 +1,4 @@
-"""Retry budget: retries are limited to a share of all requests, so that they never multiply an overload.
+"""Retry budget that limits retries to a share of all requests, so that they never multiply an overload.
 
 If a whole fleet fails, every request would otherwise be tried on every worker, and the remaining workers would get
 several times the traffic. A share limits retries for a fleet of any size, and a floor still allows retries in a quiet
@@ -9,7 +9,7 @@ from routing.learning.window import Window
 
 
 class RetryBudget:
-    """Allows *floor_per_s* retries per second plus *share* of the requests, measured over the last *window_s* seconds.
+    """Retry budget of *floor_per_s* retries per second plus *share* of the requests in the last *window_s* seconds.
 
     Each call takes constant time.
     """
@@ -21,15 +21,15 @@ class RetryBudget:
         self._retries = Window(window_s)
 
     def note(self, now: float) -> None:
-        """Count a request. Call this method once per request, not for its retries."""
+        """Count a request. Call this method once per request, but not for its retries."""
         self._requests.note(now)
 
     def has_room(self, now: float) -> bool:
-        """Return whether `spend` would allow a retry now."""
+        """Return whether the retry budget would allow a retry now."""
         return self._retries.count(now) + 1 <= self._floor + self._share * self._requests.count(now)
 
     def spend(self, now: float) -> bool:
-        """Return whether a request may be retried, and count the retry if so."""
+        """Return whether the request can be retried, and count the retry if it can."""
         if not self.has_room(now):
             return False
         self._retries.note(now)

@@ -1,4 +1,4 @@
-"""Load on workers that several fleets share: a booking made by one fleet counts as load for the other fleets.
+"""Load on workers that several fleets share. A booking by one fleet counts as load for the other fleets.
 
 A worker serves several models if it has LoRA adapters, or if it is a frontend of several engines. Each model has a
 separate fleet that learns its own times and lengths. Only the load of the worker is the same for all fleets.
@@ -16,7 +16,7 @@ class SharingFleet(Protocol):
     """Booking methods of a fleet that shares workers with other fleets."""
 
     def book_beside(self, booking: Booking, now: float) -> Booking | None:
-        """Count another fleet's *booking* as load. Returns its copy, or None if this fleet does not have the worker."""
+        """Count another fleet's *booking* as load. Return the copy, or None if this fleet does not have the worker."""
         ...
 
     def first_byte_elsewhere(self, booking: Booking, now: float) -> None: ...
@@ -25,7 +25,7 @@ class SharingFleet(Protocol):
 
 
 class SharedWorkerLoad:
-    """Passes each booking, of this gateway or a replica, on to the other fleets that have its worker."""
+    """Service that passes each booking, of this gateway or a replica, on to the other fleets with its worker."""
 
     def __init__(self) -> None:
         self._fleets: Mapping[WorkerId, Sequence[SharingFleet]] = {}
@@ -38,7 +38,7 @@ class SharedWorkerLoad:
         fleets: Mapping[WorkerId, Sequence[SharingFleet]],
         eased: Callable[[SharingFleet], None] | None = None,
     ) -> None:
-        """Set the fleets of each shared worker. Existing bookings are unchanged.
+        """Set the fleets of each shared worker. Existing bookings are not changed.
 
         *eased* is called for each fleet whose worker's load falls because of another fleet, so that the fleet can send
         waiting requests.
@@ -66,14 +66,14 @@ class SharedWorkerLoad:
             self._copies[booking] = copies
 
     def began(self, booking: Booking, now: float) -> None:
-        """Record the end of the prefill of *booking*. A second call has no effect."""
+        """Record that the prefill of *booking* has ended. A second call has no effect."""
         for fleet, copy in self._copies.get(booking, ()):
             fleet.first_byte_elsewhere(copy, now)
             if self._eased is not None:
                 self._eased(fleet)
 
     def ended(self, booking: Booking, now: float) -> None:
-        """Record the end of *booking*. A second call has no effect."""
+        """Record that *booking* has ended. A second call has no effect."""
         for fleet, copy in self._copies.pop(booking, ()):
             fleet.release_elsewhere(copy, keep=True, now=now)
             self._count(fleet, booking.worker, -1)

@@ -1,4 +1,4 @@
-"""Choice among weighted model variants, either fixed per caller or dealt in sequence.
+"""Choose among weighted model variants, either always the same one for a caller or in sequence.
 
 1. The variant of a caller is chosen by weighted rendezvous hashing (Schindelhauer and Schomaker 2005). Each variant
    draws -ln(u) / weight, where u is a keyed hash of the variant and the caller, and the variant with the lowest draw
@@ -14,16 +14,16 @@ from bisect import bisect_right
 from collections.abc import Mapping
 
 STEP = (math.sqrt(5.0) - 1.0) / 2.0
-"""Fractional part of the golden ratio, whose multiples are spread evenly (Weyl 1916)."""
+"""Fractional part of the golden ratio, whose multiples are spread evenly between 0 and 1 (Weyl 1916)."""
 _HASH_BYTES = 8
 _SPAN = 2.0**64
 
 
 class Variants:
-    """Variant names with their weights. A name of weight 0 is never chosen."""
+    """Names of model variants with their weights. A name with weight 0 is never chosen."""
 
     def __init__(self, weights: Mapping[str, float], *, key: str, start: float = 0.0) -> None:
-        """A change of *key* reassigns all callers. *start*, from 0 to 1, is the first position of the sequence.
+        """Start the sequence at *start*, from 0 to 1. A change of *key* reassigns all callers.
 
         Raises:
             ValueError: if no weight is above 0.
@@ -33,7 +33,7 @@ class Variants:
         if total <= 0.0:
             raise ValueError("at least one weight must be above 0")
         self.shares: Mapping[str, float] = {name: weight / total for name, weight in self._weights.items()}
-        """Share of each variant in all requests."""
+        """Share of all requests that each variant gets."""
         self._key = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=32).digest()
         self._names = list(self._weights)
         self._ends: list[float] = []
@@ -44,8 +44,8 @@ class Variants:
         self._at = start % 1.0
 
     def order(self, caller: str) -> list[str]:
-        """Return all variants, starting with the one for *caller*. Each next variant is the one that *caller* would get
-        without the preceding ones.
+        """Return all variants, starting with the one for *caller*. Each next variant is the one for *caller* if the
+        preceding ones did not exist.
 
         The cost is about 2 microseconds per variant.
         """
@@ -53,13 +53,13 @@ class Variants:
         return sorted(self._names, key=lambda name: self._draw(name, who))
 
     def peek(self) -> list[str]:
-        """Return the next result of `deal` without advancing the sequence."""
+        """Return the result of the next call of `deal` without advancing the sequence."""
         first = self._names[min(bisect_right(self._ends, self._at), len(self._names) - 1)]
         others = [name for name in self._names if name != first]
         return [first, *sorted(others, key=lambda name: -self._weights[name])]
 
     def deal(self) -> list[str]:
-        """Return all variants: the next variant of the sequence, and then the others by descending weight."""
+        """Return all variants: first the next variant of the sequence, and then the others by descending weight."""
         order = self.peek()
         self._at = (self._at + STEP) % 1.0
         return order

@@ -2,8 +2,8 @@
 
 
 class WarmUp:
-    """Limit on the requests in flight on a new worker. It grows from *first* to *last* with each answer, and then no
-    longer applies.
+    """Limit on the requests in flight on a new worker. The limit grows from *first* to *last* with each answer and then
+    ends.
 
     A fresh engine must compile, capture graphs and fill its cache. Without this limit, a fleet that sends every cache
     miss to the emptiest worker would overload it.

@@ -1,4 +1,4 @@
-"""State of one worker: the requests assigned to it, its speed, and whether its cache events can be trusted.
+"""State of one worker: its assigned requests, its speed, and whether its cache events can be trusted.
 
 1. A booking counts as load from the moment of selection, so the requests of a burst are spread before any of them
    has been answered.
@@ -25,12 +25,12 @@ from routing.learning.worker_speed import WorkerSpeed
 from routing.warmup import WarmUp
 
 USUAL_SHARE: Final = 0.1
-"""Weight of one new booking in the running average of work per booking."""
+"""Weight of each new booking in the running average of work per booking."""
 LATE = 1.5
-"""A prefill counts as queued if it takes longer than this multiple of the prediction plus `LATE_SLACK_S`."""
+"""Multiple of the predicted time, plus `LATE_SLACK_S`, above which a prefill counts as queued."""
 LATE_SLACK_S = 0.05
 REPORT_DELAY_S = 1.0
-"""Age in seconds below which a request may be missing from an engine's queue report."""
+"""Age in seconds below which an engine's queue report might not include a request yet."""
 
 
 class Worker:
@@ -42,34 +42,34 @@ class Worker:
         self.id = worker_id
         self.joined_at = now
         self.incarnation = incarnation
-        """Number that changes with each restart, so that old failures are not held against a new engine."""
+        """Number that changes with each restart of the worker, so that a new engine is not blamed for old failures."""
         self.tier = tier
-        """Number of the worker's pool. The pool with the lowest number is tried first."""
+        """Number of the worker's pool. Pools with lower numbers are tried first."""
         self.zone_penalty_s = 0.0
-        """Extra cost of a request in seconds, for a worker in another zone or without the LoRA adapter."""
+        """Extra cost in seconds of a request to a worker that is in another zone or lacks the LoRA adapter."""
         self.role: Role = "both"
         self.is_up = True
         self.is_asleep = False
         self.is_draining = False
-        """Whether an operator has drained the worker."""
+        """Whether an operator has asked to drain the worker."""
         self.is_trusted = False
-        """Whether the engine's cache events are complete, as far as the event stream can show."""
+        """Whether the engine's cache events are complete, as far as the gateway can detect."""
         self.hit_accuracy = HitAccuracy()
         self.breaker = breaker
         self.warmup = WarmUp()
         self.engine_capacity: tuple[int, int] | None = None
-        """Number of cache blocks and tokens per block, or None until the engine has reported them."""
+        """Number of cache blocks and number of tokens per block, or None until the engine has reported them."""
         self._speed = WorkerSpeed(rates)
         self._busy = BusyShare(now)
         self._pending: dict[Booking, None] = {}
         self._decoding: dict[Booking, None] = {}
         self._pending_s = 0.0
         self._first_since = now
-        """Time since which the first pending prefill is being computed."""
+        """Time at which the computation of the first pending prefill began."""
         self._usual_s = 0.0
-        """Average seconds of prefill work of recent bookings."""
+        """Average seconds of prefill work in recent bookings."""
         self._unseen_s = 0.0
-        """Seconds of work that the engine's last queue report showed beyond the pending bookings."""
+        """Seconds of work in the engine's last queue report that do not belong to pending bookings."""
         self._reported_at = now
         self._step_timer = StepTimer()
         self._concurrency = ConcurrencyLimit()
@@ -78,7 +78,7 @@ class Worker:
 
     @property
     def is_ready(self) -> bool:
-        """Whether requests may be sent to the worker."""
+        """Whether requests can be sent to the worker."""
         return self.is_up and not self.is_asleep and not self.is_draining
 
     @property
@@ -96,7 +96,7 @@ class Worker:
         return "draining" if self.is_draining else None
 
     def begin_incarnation(self) -> None:
-        """Treat the recovered worker like a new one."""
+        """Treat the recovered or restarted worker like a new worker."""
         self.incarnation += 1
         self.warmup.restart()
         self.breaker.reset()
@@ -105,7 +105,7 @@ class Worker:
 
     @property
     def pending(self) -> Iterator[Booking]:
-        """Bookings that have no first token yet."""
+        """Bookings of the worker that have no first token yet."""
         return iter(self._pending)
 
     @property
@@ -113,7 +113,7 @@ class Worker:
         return len(self._pending) + len(self._decoding)
 
     def load(self, now: float) -> Load:
-        """Return the load at *now*. The cost is O(1) plus the prefills that have ended since the last call."""
+        """Return the load of the worker at *now*. The cost is O(1 + prefills that ended since the last call)."""
         self._complete_unseen_prefills(now)
         speed, rates = self._speed, self._speed.rates
         return Load(
@@ -152,7 +152,7 @@ class Worker:
         return first is None or not first.request.streams or not self._is_late(first, now)
 
     def backlog_falls_to(self, backlog_s: float, now: float) -> float | None:
-        """Return when the backlog will have fallen to *backlog_s* seconds, or None if that depends on a first token."""
+        """Return when the backlog will be down to *backlog_s* seconds, or None if that depends on a first token."""
         if not self._pending:
             return now + max(0.0, self._unseen_left_s(now) - backlog_s)
         first = next(iter(self._pending))
@@ -160,7 +160,7 @@ class Worker:
         return max(now, self._first_since + falls_s) if falls_s <= first.work_s else None
 
     def prefill_s(self, uncached_tokens: float) -> float:
-        """Return the predicted seconds of a prefill that starts now."""
+        """Return the predicted seconds of a prefill that would start now."""
         return self._speed.prefill_s(uncached_tokens)
 
     # ---- the life of a booking
@@ -170,11 +170,11 @@ class Worker:
         self.breaker.sent(now)
 
     def book_elsewhere(self, booking: Booking, now: float) -> None:
-        """Add a booking of another gateway replica. It counts as load, but is no evidence about the worker's health."""
+        """Add a booking of another gateway replica. It counts as load, but is no evidence about worker health."""
         self._enqueue(booking, now)
 
     def first_byte(self, booking: Booking, now: float) -> bool:
-        """Record the end of the prefill of *booking*. Returns true unless it was recorded before."""
+        """Record the end of the prefill of *booking*. Return whether the end was not recorded before."""
         self._complete_unseen_prefills(now)
         if booking not in self._pending:
             return booking.is_remote and self._begin_remote_decode(booking, now)
@@ -185,7 +185,7 @@ class Worker:
         return True
 
     def first_byte_elsewhere(self, booking: Booking, now: float) -> None:
-        """Record the end of the prefill of another gateway's booking. The report arrives too late to learn from.
+        """Record the end of a prefill that another gateway booked. The report arrives too late to learn from it.
 
         Bookings of this gateway with a first byte in the same step share the step's time with the other gateway's
         booking.
@@ -196,21 +196,21 @@ class Worker:
             self._begin_decode(booking, now)
 
     def release(self, booking: Booking, now: float) -> None:
-        """End *booking*. A second call has no effect."""
+        """End *booking* on the worker. A second call has no effect."""
         self._complete_unseen_prefills(now)
         if booking in self._pending:
             self._leave_queue(booking, now)
         self._decoding.pop(booking, None)
 
     def expire(self, before: float, now: float) -> list[Booking]:
-        """Release the bookings made before *before*. Returns those that this gateway made."""
+        """Release the bookings made before the time *before*. Return those that this gateway made."""
         lost = [b for b in (*self._pending, *self._decoding) if b.booked_at < before]
         for booking in lost:
             self.release(booking, now)
         return [booking for booking in lost if not booking.is_elsewhere]
 
     def engine_queue_reported(self, waiting: float, now: float) -> None:
-        """Correct the load, because the engine reports *waiting* requests in its queue.
+        """Correct the worker's load, because its engine reports *waiting* requests in its queue.
 
         The engine computes at most one prompt outside its queue, so earlier prefills have ended even if no first byte
         was seen. Queued requests beyond the pending bookings either did not come through the gateway, or their prefill
@@ -231,17 +231,17 @@ class Worker:
 
     @property
     def is_confirmed(self) -> bool:
-        """Whether routing uses the engine's cache events, which must be complete and accurate."""
+        """Whether routing trusts the engine's cache events, because they are complete and accurate."""
         return self.is_trusted and not self.hit_accuracy.reported.is_unreliable
 
     @property
     def accuracy(self) -> Accuracy:
-        """Accuracy of the cache predictions in use."""
+        """Accuracy of the cache predictions that are in use."""
         return self.hit_accuracy.reported if self.is_trusted else self.hit_accuracy.predicted
 
     @property
     def prefill_tokens_per_s(self) -> float:
-        """Prefill speed that predictions use, in tokens per second."""
+        """Prefill speed in tokens per second that predictions use."""
         return 1.0 / self._speed.prefill_s_per_token
 
     @property
@@ -250,7 +250,7 @@ class Worker:
         return self._speed.usual_gap_s
 
     def learn(self, booking: Booking, now: float, *, uncached_tokens: float, completion_tokens: int | None) -> None:
-        """Learn from the measured times of *booking*, which was answered."""
+        """Learn from the measured times of *booking*, whose request was answered."""
         if booking.first_byte_at is None:
             self._concurrency.answered_early()
         if booking.first_byte_at is None or (booking.service_s is None and not booking.is_remote):
@@ -279,7 +279,7 @@ class Worker:
         self._usual_s += (booking.work_s - self._usual_s) * (USUAL_SHARE if self._usual_s else 1.0)
 
     def _begin_remote_decode(self, booking: Booking, now: float) -> bool:
-        """Record the first token after a prefill on another worker. Returns whether it was not recorded before."""
+        """Record the first token after a prefill on another worker. Return whether it was not recorded before."""
         if booking.first_byte_at is not None or booking not in self._decoding:
             return False
         booking.first_byte_at = now
@@ -287,7 +287,7 @@ class Worker:
         return True
 
     def _is_late(self, booking: Booking, now: float) -> bool:
-        """Return whether the first pending prefill has taken so long that it must have waited in the engine's queue."""
+        """Return whether the first pending prefill is so late that it must have waited in the engine's queue."""
         return now - max(booking.booked_at, self._first_since) > LATE * booking.work_s + LATE_SLACK_S
 
     def _concurrency_wait_s(self, booking: Booking) -> float:
@@ -310,7 +310,7 @@ class Worker:
         return max(0.0, self._unseen_s - (now - self._reported_at))
 
     def _complete_unseen_prefills(self, now: float) -> None:
-        """End prefills at their predicted times if their answers do not stream and thus show no first byte."""
+        """End prefills at their predicted times if their answers are not streamed, because these show no first byte."""
         while self._pending:
             first = next(iter(self._pending))
             over_at = self._first_since + first.work_s

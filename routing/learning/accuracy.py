@@ -1,4 +1,4 @@
-"""Accuracy of predicted cache hits on a worker, measured against the cached tokens that its engine reports.
+"""Accuracy of predicted cache hits on one worker, measured against the cached tokens that its engine reports.
 
 Cache predictions can be wrong because of another chat template, another block size or lost events. Requests are then
 routed to caches that do not exist, and without this measurement only slow answers would show it.
@@ -9,15 +9,15 @@ from typing import Final, Literal
 from routing.booking import Booking
 
 ENOUGH_TOKENS: Final = 4096.0
-"""Tokens of evidence below which no conclusion is drawn."""
+"""Number of tokens needed as evidence before any conclusion is drawn."""
 BAND: Final = 0.9
-"""Agreement above which no correction is applied, because small deviations are noise."""
+"""Agreement above which no correction is applied, because small deviations are only noise."""
 UNRELIABLE_BELOW = 0.5
 RELIABLE_ABOVE = 0.8
 
 
 class Accuracy:
-    """Agreement of predicted and reported cached tokens. Older requests have less weight.
+    """Agreement between predicted and reported cached tokens. Older requests have less weight.
 
     Each new request multiplies the weight of all earlier requests by *memory*.
     """
@@ -31,7 +31,7 @@ class Accuracy:
         self._is_unreliable = False
 
     def learn(self, *, predicted: float, reported: float) -> None:
-        """Learn from a request with *predicted* and *reported* cached tokens."""
+        """Learn from a request that has *predicted* and *reported* cached tokens."""
         keep = self._memory
         self._predicted = self._predicted * keep + predicted
         self._reported = self._reported * keep + reported
@@ -47,7 +47,7 @@ class Accuracy:
 
     @property
     def correction(self) -> float:
-        """Factor for predicted cached tokens, at most 1. Underestimates are not corrected."""
+        """Factor of at most 1 by which predicted cached tokens are corrected. Underestimates are not corrected."""
         if self._larger < ENOUGH_TOKENS or not self._predicted:
             return 1.0
         ratio = self._reported / self._predicted
@@ -55,16 +55,16 @@ class Accuracy:
 
     @property
     def is_unreliable(self) -> bool:
-        """Whether predictions are too inaccurate to be used. Once true, it takes clearly better evidence to reset."""
+        """Whether predictions are too inaccurate to use. Once true, only clearly better evidence resets this."""
         return self._is_unreliable
 
     @property
     def is_proven(self) -> bool:
-        """Whether there is enough evidence that predictions are accurate."""
+        """Whether enough evidence shows that predictions are accurate."""
         return self._larger >= ENOUGH_TOKENS and self.value > BAND
 
     def forget(self) -> None:
-        """Discard all evidence, because the engine was replaced or its cache index was rebuilt."""
+        """Discard all evidence about predictions, because the engine was replaced or its cache index was rebuilt."""
         self._predicted = self._reported = self._agreed = self._larger = 0.0
         self._is_unreliable = False
 
@@ -72,11 +72,11 @@ class Accuracy:
 AGREEMENTS: Final = 10
 """Number of consecutive correct predictions after which one wrong prediction is ignored."""
 MISSED_BELOW: Final = 0.1
-"""Share of the predicted tokens below which the engine is considered to have cached none of them."""
+"""Share of the predicted tokens below which the engine counts as having cached none of these tokens."""
 
 
 class Clearings:
-    """Distinguishes cleared caches from wrong predictions, because an engine may drop its cache without reporting it.
+    """Detector that separates cleared caches from wrong predictions. An engine can drop its cache without reporting it.
 
     After ten correct predictions, one missing prompt proves nothing: the engine may have dropped that prompt or the
     whole cache. If the next predicted prompt is missing too, the cache counts as cleared. Ten more correct predictions
@@ -88,7 +88,7 @@ class Clearings:
         self._is_suspected = False
 
     def judge(self, *, predicted: float, reported: float) -> Literal["learn", "forgive", "cleared"]:
-        """Return what a request with *predicted* and *reported* cached tokens shows about the predictions."""
+        """Return what the *predicted* and *reported* cached tokens of a request show about the predictions."""
         if predicted <= 0.0 or reported >= MISSED_BELOW * predicted:
             if reported >= UNRELIABLE_BELOW * predicted > 0.0:
                 self._agreements = min(AGREEMENTS, self._agreements + 1)
@@ -109,13 +109,13 @@ class HitAccuracy:
 
     def __init__(self) -> None:
         self.reported = Accuracy()
-        """Accuracy of hits that come from the engine's cache events."""
+        """Accuracy of cache hits that come from the engine's cache events."""
         self.predicted = Accuracy()
-        """Accuracy of hits that are predicted from the requests sent to the worker."""
+        """Accuracy of cache hits that are predicted from the requests sent to the worker."""
         self._clearings = Clearings()
 
     def learn(self, booking: Booking, cached_tokens: float) -> bool:
-        """Learn that the engine had cached *cached_tokens* prompt tokens. Returns whether its cache was cleared."""
+        """Learn that the engine had cached *cached_tokens* prompt tokens. Return whether its cache was cleared."""
         if booking.reported_tokens is not None:
             self.reported.learn(predicted=booking.reported_tokens, reported=cached_tokens)
         if booking.source != "predicted":
@@ -128,6 +128,6 @@ class HitAccuracy:
         return judgement == "cleared"
 
     def forget(self) -> None:
-        """Discard all evidence, because the engine restarted."""
+        """Discard all evidence about the worker's predictions, because the engine restarted."""
         self.reported.forget()
         self.predicted.forget()

@@ -12,7 +12,7 @@ class BusyShare:
         self._since = now
 
     def observe(self, now: float, *, busy: bool) -> float:
-        """Return the busy share at *now*. *busy* is the state since the last call."""
+        """Return the busy share at *now*. *busy* is the worker's state since the last call."""
         if now == self._since:
             return self._share
         keep = math.exp((self._since - now) / self._memory_s)

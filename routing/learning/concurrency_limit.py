@@ -1,16 +1,15 @@
-"""Number of requests that an engine runs concurrently. Engines queue further requests and do not report this limit."""
+"""Learned number of requests that an engine runs concurrently. Engines queue further requests and do not report it."""
 
 import math
 
 ROOM_AT_FIRST = 8.0
-"""Number of requests without a visible prefill that are sent before there is evidence that the engine runs them."""
+"""Number of requests without a visible end of prefill that are sent before evidence shows that the engine runs them."""
 MIN_KEPT = 0.75
-"""Share of its requests in flight that an engine with a queue keeps, because other gateways may have filled the queue.
-"""
+"""Share of its requests in flight that an engine with a queue keeps. Other gateways might have filled the queue."""
 GROWTH = 1.25
 """Growth factor of the limit after each report of an empty queue."""
 FRESH_S = 15.0
-"""Age in seconds beyond which a report is ignored: three metrics readings at the default interval."""
+"""Age in seconds from which a report is ignored: three metrics readings at the default interval."""
 
 
 class ConcurrencyLimit:
@@ -23,12 +22,12 @@ class ConcurrencyLimit:
 
     def __init__(self) -> None:
         self.limit = math.inf
-        """Number of requests in flight beyond which the next request waits in the engine's queue."""
+        """Number of requests in flight from which the next request would wait in the engine's queue."""
         self._unseen = ROOM_AT_FIRST
         self._reported_at: float | None = None
 
     def unseen(self, now: float) -> float:
-        """Return the limit for requests whose prefill end cannot be observed, because their answers do not stream.
+        """Return the limit for requests that show no end of prefill, because their answers are not streamed.
 
         The limit is infinite while the engine reports nothing, because a prediction alone does not justify holding
         requests.
@@ -36,7 +35,7 @@ class ConcurrencyLimit:
         return math.inf if self._reported_at is None or now - self._reported_at > FRESH_S else self._unseen
 
     def began(self, decoding: int, *, late: bool) -> None:
-        """Learn from the end of a prefill, after which *decoding* requests are generating.
+        """Learn from the end of a prefill, at which *decoding* requests are generating tokens.
 
         If the prefill was *late*, it waited in the engine's queue, so the engine is full. The limit still allows one
         more request, to detect when the engine has room again.
@@ -44,11 +43,11 @@ class ConcurrencyLimit:
         self.limit = decoding + 1.0 if late else self.limit + 1.0
 
     def answered_early(self) -> None:
-        """Raise the limit, because an answer was complete before the predicted end of its prefill."""
+        """Raise the limit, because an answer was complete before its prefill was predicted to end."""
         self._unseen += 1.0
 
     def engine_queue_reported(self, waiting: float, unseen: float, in_flight: int, now: float) -> None:
-        """Learn from the engine's report of *waiting* queued requests, of which *unseen* were not expected. *in_flight*
+        """Learn that the engine reported *waiting* queued requests, of which *unseen* were not expected. *in_flight*
         counts this gateway's requests.
 
         The engine's queue may include requests that did not come through the gateway.

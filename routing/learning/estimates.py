@@ -1,4 +1,4 @@
-"""Estimates learned from a model's traffic: bytes per token, and answer length."""
+"""Estimates learned from a model's traffic: bytes of text per token, and answer length."""
 
 
 class BytesPerToken:
@@ -14,7 +14,7 @@ class BytesPerToken:
         self.ratio = initial
 
     def learn(self, prompt_bytes: int, prompt_tokens: int) -> None:
-        """Learn from a prompt, weighted by its length. The estimate covers roughly the last 100,000 tokens."""
+        """Learn from a prompt, weighted by the prompt's length. The estimate covers roughly the last 100,000 tokens."""
         keep = 1.0 - min(0.5, prompt_tokens / 100_000)
         self._tokens = self._tokens * keep + prompt_tokens
         self._bytes = self._bytes * keep + prompt_bytes
@@ -22,7 +22,7 @@ class BytesPerToken:
 
 
 class OutputLength:
-    """Expected number of tokens in an answer: a running mean, limited by the caller's maximum."""
+    """Expected number of tokens in an answer: a running mean, but at most the caller's limit."""
 
     def __init__(self, initial: float = 256.0) -> None:
         self._mean = initial
@@ -31,5 +31,5 @@ class OutputLength:
         return self._mean if max_tokens is None else min(self._mean, float(max_tokens))
 
     def learn(self, tokens: int) -> None:
-        """Learn from an answer. The running mean covers about 20 answers."""
+        """Learn from the length of an answer. The running mean covers about 20 answers."""
         self._mean += (tokens - self._mean) * 0.05

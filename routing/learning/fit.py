@@ -1,4 +1,4 @@
-"""Linear fit of recent samples, such as seconds over tokens or seconds over running requests."""
+"""Linear fit of recent samples, such as seconds against tokens or seconds against running requests."""
 
 from dataclasses import dataclass
 
@@ -11,7 +11,7 @@ class Sample:
 
 
 RESIDUE = 0.001
-"""Share of the prior that never fades. It determines the slope if all samples have the same x."""
+"""Share of the prior estimate that never fades. It determines the slope if all samples have the same x."""
 
 
 class LinearFit:
@@ -59,7 +59,7 @@ class LinearFit:
             self._add(sample.x, sample.y, share * sample.weight)
 
     def _solve(self) -> None:
-        """Find the best line whose slope and intercept are not negative."""
+        """Find the line of best fit whose slope and intercept are not negative."""
         self.slope = max(0.0, (self._n * self._xy - self._x * self._y) / (self._n * self._xx - self._x * self._x))
         self.intercept = (self._y - self.slope * self._x) / self._n
         if self.intercept < 0.0:

@@ -1,4 +1,4 @@
-"""Speed of workers: linear fits shared by a fleet, and the relative pace of each worker.
+"""Speed of workers: linear fits shared by a fleet, and the pace of each worker relative to the fleet.
 
 A measurement on one worker improves the predictions for all workers at once. If each worker had separate rates, the
 first measured worker could look faster than the others and get all requests.
@@ -11,7 +11,7 @@ PREFILL_OVERHEAD_S = 0.01
 
 
 class Ratio:
-    """Ratio of recent measured seconds to predicted seconds. It is 1 until the first measurement."""
+    """Ratio of measured to predicted seconds in recent work. The ratio is 1 until the first measurement."""
 
     def __init__(self, *, memory: float, prior_s: float) -> None:
         """Start with *prior_s* seconds of work that took as long as predicted, so that few samples change little."""
@@ -31,14 +31,14 @@ class Gap:
     """Average recent seconds between two tokens of a stream, weighted by the length of the streams."""
 
     def __init__(self, *, memory: float = 0.95) -> None:
-        """Each new stream multiplies the weight of earlier streams by *memory*."""
+        """Create an average in which each new stream multiplies the weight of earlier streams by *memory*."""
         self._memory = memory
         self._elapsed_s = 0.0
         self._gaps = 0.0
 
     @property
     def usual_s(self) -> float | None:
-        """Typical seconds between two tokens, or None if no stream was measured."""
+        """Typical seconds between two tokens of a stream, or None if no stream was measured."""
         return self._elapsed_s / self._gaps if self._gaps else None
 
     def learn(self, elapsed_s: float, gaps: int) -> None:
@@ -48,7 +48,7 @@ class Gap:
 
 
 class Rates:
-    """Speed of a fleet: prefill seconds over uncached tokens, and seconds per output token over running requests."""
+    """Learned speed of a fleet: prefill seconds by uncached tokens, and seconds per token by running requests."""
 
     def __init__(self, *, prefill_tokens_per_s: float) -> None:
         at_4096_s = PREFILL_OVERHEAD_S + 4096.0 / prefill_tokens_per_s
@@ -59,12 +59,12 @@ class Rates:
         self.decode = LinearFit(Sample(0.0, 0.02), Sample(32.0, 0.036, 0.2))
         self.gap = Gap()
         self.are_learned = False
-        """Whether a prefill has been measured. Until then, the rates come from the settings alone."""
+        """Whether any prefill was measured. Until then, the rates come from the settings alone."""
         self.prefill_overhead_s = self._line.intercept
         self.prefill_s_per_token = self._line.slope
 
     def prefill_s(self, uncached_tokens: float) -> float:
-        """Return the seconds of a prefill that starts at once."""
+        """Return the predicted seconds of a prefill that starts at once."""
         return self.prefill_overhead_s + self.prefill_s_per_token * uncached_tokens
 
     def learn_prefill(self, uncached_tokens: float, measured_s: float) -> None:
@@ -89,7 +89,7 @@ class RelativePace:
         self.factor = 1.0
 
     def learn(self, *, measured_s: float, fleet_s: float) -> None:
-        """Learn from a prefill that took *measured_s* seconds, where the fleet's rates predict *fleet_s* seconds."""
+        """Learn from a prefill that took *measured_s* seconds when the fleet's rates predicted *fleet_s* seconds."""
         self._ratio.learn(measured_s=measured_s, predicted_s=fleet_s)
         ratio = self._ratio.value
         self.factor = 1.0 if 1.0 / self._band <= ratio <= self._band else ratio

@@ -1,24 +1,23 @@
-"""Measured prefill times, including prefills that an engine computes together in one step."""
+"""Measured prefill times, also for prefills that an engine computes together in one step."""
 
 from routing.booking import Booking
 
 SAME_STEP_S = 0.005
-"""Maximum seconds between two first bytes that left the engine in the same step. Prefills in one step share its time.
-"""
+"""Maximum seconds between two first bytes from the same engine step. All prefills in a step share its time."""
 
 
 class StepTimer:
-    """Sets `Booking.service_s` to the time since the prefill began, divided among all prefills of the same step."""
+    """Timer that sets `Booking.service_s`: the time since the prefill began, divided among all prefills of a step."""
 
     def __init__(self) -> None:
         self._same_step: list[Booking] = []
 
     def begin_step(self) -> None:
-        """Start a new step, so that later first bytes are measured separately from earlier ones."""
+        """Start a new engine step, so that later first bytes are measured separately from earlier ones."""
         self._same_step = []
 
     def measure(self, booking: Booking, began_at: float, now: float) -> None:
-        """Measure the ended prefill of *booking*. *began_at* is when the worker began its first pending prefill."""
+        """Measure the ended prefill of *booking*. The worker began its first pending prefill at time *began_at*."""
         since = max(booking.booked_at, began_at)
         if now - began_at > SAME_STEP_S:
             self._same_step = []

@@ -1,14 +1,14 @@
-"""Sliding-window counter of events."""
+"""Counter of the events in a sliding time window."""
 
 from collections import deque
 from typing import Final
 
 PARTS: Final = 10
-"""Number of parts in the window. Counts expire one part at a time."""
+"""Number of parts in the time window. Event counts expire one part at a time."""
 
 
 class Window:
-    """Counts the events of the last *window_s* seconds, with a resolution of a tenth of the window.
+    """Counter of the events in the last *window_s* seconds, with a resolution of a tenth of the window.
 
     Each call takes constant time. `now` must never decrease.
     """
@@ -16,7 +16,7 @@ class Window:
     def __init__(self, window_s: float) -> None:
         self._part_s = window_s / PARTS
         self._parts: deque[tuple[int, int]] = deque()
-        """Number and event count of each non-empty part of the window, oldest first."""
+        """Number and event count of each non-empty part of the time window, oldest part first."""
         self._count = 0
 
     def note(self, now: float) -> None:

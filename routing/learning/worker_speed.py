@@ -1,23 +1,23 @@
-"""Speed of one worker: the rates of its fleet multiplied by the worker's relative pace."""
+"""Predicted speed of one worker: the rates of its fleet multiplied by the worker's relative pace."""
 
 from typing import Final
 
 from routing.learning.rates import Gap, Rates, RelativePace
 
 CAUTION: Final = 1.15
-"""Safety factor on the learned seconds per token."""
+"""Safety factor on the learned number of seconds per token."""
 S_PER_TOKEN_MIN: Final = 1e-6
-"""Lower limit of the learned seconds per token, or a million tokens per second. No engine is faster, but skewed samples
-may suggest it.
+"""Lower limit of the learned seconds per token, equal to a million tokens per second. No engine is faster, but skewed
+samples might suggest it.
 """
 OUTLIER = 4.0
-"""Samples are capped at this multiple of the prediction plus a fixed slack."""
+"""Multiple of the prediction at which samples are capped, plus a fixed slack."""
 PREFILL_SLACK_S = 1.0
 TPOT_SLACK_S = 0.02
 
 
 class WorkerSpeed:
-    """Predicts the times of one worker. Measurements of the worker also update the *rates* of its fleet."""
+    """Predicted times of one worker. Measurements of this worker also update the *rates* of its fleet."""
 
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
@@ -29,7 +29,7 @@ class WorkerSpeed:
         return max(S_PER_TOKEN_MIN, self.rates.prefill_s_per_token * self.pace.factor) * CAUTION
 
     def prefill_s(self, uncached_tokens: float) -> float:
-        """Return the seconds of a prefill that starts at once."""
+        """Return the predicted seconds of a prefill that starts at once."""
         return self.rates.prefill_overhead_s * self.pace.factor + self.prefill_s_per_token * uncached_tokens
 
     @property
@@ -45,7 +45,7 @@ class WorkerSpeed:
         self.pace.learn(measured_s=measured_s, fleet_s=rates.prefill_s(uncached_tokens))
 
     def learn_decode(self, elapsed_s: float, gaps: int, beside: float) -> None:
-        """Learn from a stream: *gaps* gaps in *elapsed_s* seconds, with *beside* other running requests on average."""
+        """Learn from a stream with *gaps* token gaps in *elapsed_s* seconds and *beside* other running requests."""
         self._gap.learn(elapsed_s, gaps)
         self.rates.gap.learn(elapsed_s, gaps)
         decode = self.rates.decode

@@ -1,4 +1,4 @@
-"""Order of held requests: by priority class, then by team, then by rank within the team.
+"""Order of waiting requests: by priority class, then by team, then by rank within the team.
 
 1. The highest priority class goes first, except for a share that all lower classes have together. If a team has not
    been served for a long time, its oldest request moves up one class. The wait of the request itself does not matter,
@@ -20,7 +20,7 @@ from routing.queueing.waiting import Waiting
 from routing.request import HIGH, Request
 
 Rank = Callable[[Waiting], tuple[bool, float]]
-"""Function that returns the rank of a request. The request with the lowest rank goes first."""
+"""Function that returns the rank of a waiting request. The request with the lowest rank is sent first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +30,9 @@ class Fairness:
     max_waiting_per_team: int = 1024
     """Maximum number of waiting requests per team. Further requests are refused."""
     low_share: float = 0.1
-    """Share of the throughput for all priority classes below the highest class that has waiting requests."""
+    """Share of the throughput for all priority classes below the highest class with waiting requests."""
     starvation_s: float = 30.0
-    """Seconds without service after which a team's oldest request moves up one priority class."""
+    """Seconds without service after which the oldest request of a team moves up one priority class."""
 
 
 class _TeamQueue:
@@ -43,7 +43,7 @@ class _TeamQueue:
     def __init__(self, now: float) -> None:
         self.waiting: dict[int, Waiting] = {}
         self.served_at = now
-        """Time of the team's last service, or of its first arrival."""
+        """Time when the team was last served, or when its first request arrived."""
 
     @property
     def cost_s(self) -> float:
@@ -54,7 +54,7 @@ class _TeamQueue:
         return next(iter(self.waiting.values()))
 
     def ahead_s(self, each: Waiting, rank: Rank) -> float:
-        """Return the seconds of the team's queued work that goes before the request *each*."""
+        """Return the seconds of the team's queued work that is sent before the request *each*."""
         place = rank(each)
         return sum(other.cost_s for other in self.waiting.values() if other is not each and rank(other) <= place)
 
@@ -79,14 +79,14 @@ class _PriorityClass:
             del self.teams[each.team]
 
     def starved(self, starvation_s: float, now: float) -> list[Waiting]:
-        """Return the oldest request of each starved team, and restart the starvation timers of these teams."""
+        """Return the oldest request of each starved team, and restart these teams' starvation timers."""
         teams = [team for team in self.teams.values() if now - team.served_at >= starvation_s]
         for team in teams:
             team.served_at = now
         return [team.oldest for team in teams]
 
     def in_order(self, rank: Rank) -> Iterator[Waiting]:
-        """Yield all requests of the class in service order, as if each request were served when it is yielded."""
+        """Yield all requests of the priority class in service order, as if each one were served when it is yielded."""
         opened: dict[str, Iterator[Waiting]] = {}
         heap = [(self.accounts.account(team), place, team) for place, team in enumerate(self.teams)]
         heapq.heapify(heap)
@@ -103,7 +103,7 @@ class _PriorityClass:
 
 
 class FairQueue:
-    """Queue of held requests. It determines their order and which requests to refuse, without knowing the workers.
+    """Queue that determines the order of held requests and refuses requests. The queue does not know the workers.
 
     `in_order` sorts the requests of each team when the team's first request is due. It costs a few microseconds per
     yielded request.
@@ -117,7 +117,7 @@ class FairQueue:
         self._throughput = Throughput()
         self._gives_up_at = float("inf")
         self._may_spill: dict[int, Waiting] = {}
-        """Waiting requests that a fallback could answer."""
+        """Waiting requests that a fallback is able to answer."""
         self.by_team: dict[str, int] = {}
         """Number of waiting requests by team. Teams without waiting requests are absent."""
 
@@ -125,7 +125,7 @@ class FairQueue:
         return len(self._waiting)
 
     def __iter__(self) -> Iterator[Waiting]:
-        """Iterate over the waiting requests in order of arrival."""
+        """Iterate over the waiting requests of the queue in order of arrival."""
         return iter(self._waiting.values())
 
     def add(self, each: Waiting, now: float) -> None:
@@ -152,7 +152,7 @@ class FairQueue:
         return each
 
     def served(self, team: str, level: int, weight: float, cost_s: float, now: float) -> None:
-        """Charge the cost of a request that is being sent, held or not, before it is removed."""
+        """Charge the cost of a request, held or not, to its team. Call this method before the request is removed."""
         served = self._classes[level]
         served.accounts.charge(team, cost_s / weight)
         if self._waiting:
@@ -162,14 +162,14 @@ class FairQueue:
             self._throughput.sent(cost_s, now)
 
     def passed(self, *, is_saturated: bool) -> None:
-        """Record the end of a pass over the queue. *is_saturated* is true if no worker is free."""
+        """Record that a pass over the queue has ended. *is_saturated* is true if no worker is free."""
         if is_saturated and self._waiting:
             self._throughput.begin()
         else:
             self._throughput.end()
 
     def in_order(self, now: float, rank: Rank) -> Iterator[Waiting]:
-        """Yield all requests in the order in which to send them, as if each request were served when it is yielded.
+        """Yield all waiting requests in the order in which to send them, as if each one were served when it is yielded.
 
         The caller may remove the most recently yielded request during the iteration.
         """
@@ -190,7 +190,7 @@ class FairQueue:
                 accounts[level] += each.cost_s / shares[level]
 
     def owed(self, rank: Rank) -> list[Waiting]:
-        """Return the requests that no later arrival could precede: the first request of each team with the lowest
+        """Return the requests that no later arrival could overtake: the first request of each team with the lowest
         account.
 
         Only the highest priority class that has ever been served has such requests.
@@ -203,7 +203,7 @@ class FairQueue:
         return []
 
     def given_up(self, now: float) -> list[Refusal]:
-        """Remove and return the requests whose callers' deadlines have passed at *now*."""
+        """Remove and return the waiting requests whose callers' deadlines have passed at *now*."""
         if now < self._gives_up_at:
             return []
         gone = [each for each in self._waiting.values() if each.gives_up_at <= now]
@@ -213,7 +213,7 @@ class FairQueue:
         return [Refusal(each.request, "too late", now - each.since, MIN_RETRY_S) for each in gone]
 
     def refusal(self, each: Waiting, rank: Rank, *, servers: int) -> Refusal | None:
-        """Return the refusal of the new request *each*, or None if the request may be held.
+        """Return the refusal of the new request *each*, or None if the queue can hold the request.
 
         Until the throughput is measured, each of *servers* workers counts as computing one prompt at a time, and no
         request counts as too late. The cost is linear in the requests of the team if *each* has a deadline.
@@ -235,12 +235,12 @@ class FairQueue:
 
     @property
     def may_spill(self) -> bool:
-        """Whether a fallback could answer any of the waiting requests."""
+        """Whether a fallback is able to answer any of the waiting requests."""
         return bool(self._may_spill)
 
     def spill(self, each: Waiting, now: float, rank: Rank, *, servers: int) -> Refusal | None:
-        """Remove *each* if a fallback can answer it and its first token would come too late. Returns the refusal, or
-        None.
+        """Remove *each* and return its refusal if its first token would be late and a fallback can answer. Otherwise
+        return None.
 
         *servers* is as in `refusal`. Until the throughput is measured, only the time already waited counts. The cost is
         linear in the number of waiting requests.
@@ -256,7 +256,7 @@ class FairQueue:
         return refusal
 
     def spill_all(self, now: float, rank: Rank, *, servers: int) -> list[Refusal]:
-        """Apply `spill` to all waiting requests. The cost is O(n log n) in the number of waiting requests."""
+        """Apply `spill` to all waiting requests. The cost is O(n log n) for n waiting requests."""
         refusals: list[Refusal] = []
         for level, team in dict.fromkeys((each.level, each.team) for each in self._may_spill.values()):
             refusals += self._spill_team(self._classes[level].teams[team], now, rank, servers)
@@ -275,7 +275,7 @@ class FairQueue:
                 yield refusal
 
     def _spill_refusal(self, each: Waiting, left_s: float, now: float) -> Refusal | None:
-        """Return a refusal if the request's wait so far and *left_s* more seconds are too long for its first token."""
+        """Return a refusal if the first token is late after the request's wait so far and *left_s* more seconds."""
         if each.spill_in_s is None:
             return None
         wait_s = now - each.since + (left_s if self._throughput.evidence >= 1.0 else 0.0)
@@ -285,23 +285,23 @@ class FairQueue:
         return Refusal(each.request, "spill", wait_s, max(MIN_RETRY_S, wait_s - allowed_s))
 
     def _per_s(self, each: Waiting, servers: int) -> float:
-        """Return the seconds of work per second that the team of *each* gets, in competition with all waiting teams."""
+        """Return the seconds of work per second that the team of *each* gets in competition with other teams."""
         teams = self._classes[each.level].teams
         others = sum(team.oldest.weight for name, team in teams.items() if name != each.team)
         share = each.weight / (each.weight + others)
         return self._throughput.per_s(float(max(1, servers))) * share * self._shares(and_level=each.level)[each.level]
 
     def _wait_s(self, ahead_s: float, per_s: float, servers: int) -> float:
-        """Return the seconds until *ahead_s* seconds of a team's work are sent. It is at most the time for all work."""
+        """Return the seconds until *ahead_s* seconds of a team's work are sent, at most the time for all work."""
         return min(ahead_s / per_s, self._everything_s(servers))
 
     def _everything_s(self, servers: int) -> float:
-        """Return the seconds until all waiting requests are sent."""
+        """Return the seconds until all waiting requests of the queue are sent."""
         work_s = sum(each.cost_s for each in self._waiting.values())
         return work_s / self._throughput.per_s(float(max(1, servers)))
 
     def _shares(self, and_level: int | None = None) -> Mapping[int, float]:
-        """Return the share of each priority class with waiting requests and of *and_level*, highest class first."""
+        """Return the share of each priority class that has waiting requests, and of *and_level*, highest first."""
         shares: dict[int, float] = {}
         left = 1.0
         for level in range(HIGH, -1, -1):

@@ -1,4 +1,4 @@
-"""Snapshot of the workers as arrays, for vectorized computations over all workers."""
+"""Snapshot of all workers as arrays, for vectorized computations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,29 +18,29 @@ ROUNDING_S = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """Arrays with one element per worker, in fleet order. Expected work may be added to `backlog_s`."""
+    """Arrays with one element per worker, in fleet order. The caller is allowed to add expected work to `backlog_s`."""
 
     backlog_s: Seconds
-    """Seconds of prefill backlog per worker. It is infinite for workers that cannot get requests."""
+    """Seconds of prefill backlog per worker. The backlog is infinite for workers that cannot get requests."""
     slower_s: Seconds
-    """Cost in seconds of each output token of one more request to the other requests on the worker."""
+    """Cost in seconds that each output token of one more request adds to the worker's other requests."""
     zone_penalty_s: Seconds
     """Extra cost in seconds of a request on each worker, compared with a worker in the gateway's zone."""
     room: Seconds
-    """Number of requests that can still be sent to each worker. It is infinite if unknown."""
+    """Number of requests that can still be sent to each worker. The number is infinite if unknown."""
     is_open: npt.NDArray[np.bool_]
-    """Whether each worker has room for a request in spite of a long predicted backlog."""
+    """Whether each worker can take a request in spite of a long predicted backlog."""
     depth_s: float
     price: float
-    """Price of a second of prefill, in seconds of waiting."""
+    """Cost of a second of prefill, in equivalent seconds of waiting."""
 
     def is_free(self) -> npt.NDArray[np.bool_]:
-        """Return an array that is true for each worker that would begin a request without delay."""
+        """Return a Boolean array that is true for each worker that would begin a request without delay."""
         return ((self.backlog_s <= self.depth_s) | self.is_open) & (self.room >= 1.0)
 
     @classmethod
     def at(cls, workers: Sequence[Worker], policy: ReleasePolicy, now: float, *, counts_room: bool) -> Self:
-        """Return a snapshot of *workers* at *now*. Free slots per worker are counted only if *counts_room* is true."""
+        """Return a snapshot of *workers* at *now*. Free capacity is counted only if *counts_room* is true."""
         depth_s = policy.depth_s + ROUNDING_S
         backlog_s, slower_s = np.full(len(workers), np.inf), np.zeros(len(workers))
         room, is_open = np.full(len(workers), np.inf), np.zeros(len(workers), np.bool_)

@@ -1,4 +1,4 @@
-"""Finds the home of a held request: the worker with the lowest cost, given the requests that are ahead of it.
+"""Find the worker with the lowest cost for a waiting request, given the requests that are ahead of it in the queue.
 
 A hot prefix spreads to a second worker once queueing costs more than computing the prefix again. This happens early on
 an idle fleet and late on a busy one. The cost includes recomputing cached blocks that the request evicts and that are
@@ -23,12 +23,12 @@ from routing.strategies.by_name import StrategiesByName
 from routing.worker import Worker
 
 Places = npt.NDArray[np.bool_]
-"""Set of workers, as a Boolean array over their positions in the fleet."""
+"""Set of workers, as a Boolean array over their positions in the list of workers."""
 
 
 class Homes:
-    """Finds the worker with the lowest cost for each held request. A worker's position in the fleet is called its
-    place.
+    """Search for the worker with the lowest cost for each waiting request. A worker's place is its position in the
+    fleet.
 
     *ties* makes gateway replicas choose the same worker among workers of equal cost. If *ties* is None, the choice is
     random.
@@ -55,7 +55,7 @@ class Homes:
         return FleetView.at(self.note_workers(queue), self._policy, now, counts_room=counts_room)
 
     def note_workers(self, queue: Iterable[Waiting]) -> list[Worker]:
-        """Return the current workers. If the list has changed, mark all requests of *queue* for a new cache lookup."""
+        """Return the current workers. If they have changed, mark all requests in *queue* for a new cache lookup."""
         workers = list(self._fleet)
         if [worker.id for worker in workers] != self._workers:
             self._workers = [worker.id for worker in workers]
@@ -65,11 +65,11 @@ class Homes:
         return workers
 
     def look_up(self, each: Waiting, now: float) -> None:
-        """Look up the request's prompt in the caches again."""
+        """Look up the prompt of the waiting request in the caches again."""
         self.set_candidates(each, self._fleet.candidates(each.request, now), now)
 
     def set_candidates(self, each: Waiting, candidates: list[Candidate], now: float) -> None:
-        """Set the cost of the request on each of *candidates* that it may choose."""
+        """Set the cost of the request on each worker in *candidates* that the request can use."""
         each.found, each.seen_at = candidates, now
         if self._fleet.members.has_pools:
             each.order = []
@@ -78,8 +78,7 @@ class Homes:
             self._set_costs(each, candidates, [])
 
     def extend_reach(self, each: Waiting, backlog_s: Seconds | None, now: float) -> None:
-        """Extend the request's choice to later pools if its wait so far and its predicted wait in the earlier pools are
-        too long.
+        """Let the request use later pools if its wait so far and its predicted wait in the earlier pools are too long.
 
         *backlog_s* includes the requests ahead of this request. If it is None, the backlog of each worker is used.
         """
@@ -93,11 +92,11 @@ class Homes:
             self._set_costs(each, reach.near, reach.far)
 
     def can_begin(self, each: Waiting, place: int, free: Places) -> bool:
-        """Return whether the worker at *place* is free and could answer the request."""
+        """Return whether the worker at position *place* is free and could answer the request."""
         return bool(free[place] and np.isfinite(each.prefill_s[place]))
 
     def find(self, each: Waiting, view: FleetView, free: Places) -> int:
-        """Return the place of the cheapest worker for the request, given the requests ahead of it."""
+        """Return the position of the cheapest worker for the request, given the requests ahead of it in the queue."""
         request = each.request
         if request.pinned is not None:
             return self._places[request.pinned]
@@ -111,7 +110,7 @@ class Homes:
         return self._places[strategy.rank(request, each.order)[0].worker]
 
     def choose(self, each: Waiting, home: int, free: Places) -> tuple[int, list[Candidate]]:
-        """Return the place of the worker to send the request to, and all candidates in the order in which to try them.
+        """Return the position of the worker to send the request to, and all candidates in the order of attempts.
 
         The strategy's first choice takes precedence over *home* if that worker is free as well.
         """

@@ -1,4 +1,4 @@
-"""Holds requests until a worker is about to be free, and then sends the request that gains most.
+"""Hold requests until a worker is about to be free, and then send the request that gains most.
 
 A request that is sent early waits in an engine's queue, in order of arrival, on the worker that was best when the
 request was sent. A held request can still go to another worker, and a short request need not wait behind a long one.
@@ -39,17 +39,17 @@ from routing.request import Request
 from routing.strategies.by_name import StrategiesByName
 
 SINGLE_TEAM = Fairness(starvation_s=float("inf"))
-"""Fairness rules for a single team and a single priority class."""
+"""Fair-sharing rules for a single team and a single priority class."""
 SPILL_EVERY_S = 0.25
-"""Seconds between two checks of all waiting requests for lateness. New requests are also checked on arrival."""
+"""Seconds between two checks of all waiting requests for lateness. New requests are checked on arrival, too."""
 OWED_DEPTH = 5.0
-"""Factor on the maximum backlog of a worker for a request that no later request could precede.
+"""Factor on a worker's maximum backlog for a waiting request that no later request could overtake.
 
 The factor allows for errors in predicted times and for the round trip to the engine. It is small enough that a request
 is not bound long before its worker is free.
 """
 HEARTBEAT_S = 0.5
-"""Seconds between two passes over the queue if no event occurs."""
+"""Seconds between two passes over the queue of waiting requests if no event occurs."""
 NO_RESERVES: Final[list[Candidate]] = []
 
 
@@ -86,10 +86,10 @@ class LateBinding:
         self._arrived: list[tuple[Request, float]] = []
         self._refused: list[Refusal] = []
         self._new_spillable: list[Waiting] = []
-        """Requests that a fallback could answer and that arrived since the last pass over the queue."""
+        """Requests that a fallback is able to answer and that arrived since the last pass over the queue."""
         self._spill_at = float("-inf")
         self._is_owed = False
-        """Whether the last pass over the queue left a request waiting that no later request could precede."""
+        """Whether the last pass over the queue left a request waiting that no later request could overtake."""
 
     @property
     def waiting(self) -> int:
@@ -169,7 +169,7 @@ class LateBinding:
         return dispatches
 
     def _send_or_hold(self, request: Request, since: float, now: float) -> Dispatch | None:
-        """Send the request if the queue is empty and the best worker is free. Otherwise hold or refuse the request."""
+        """Send the request if the queue is empty and the best worker is free. Otherwise, hold or refuse the request."""
         candidates = self._fleet.candidates(request, now)
         name = request.strategy or self._strategies.default
         if not candidates:
@@ -230,7 +230,7 @@ class LateBinding:
             self._spill_late(new, now)
 
     def _spill_late(self, new: list[Waiting], now: float) -> None:
-        """Refuse late requests that a fallback could answer, because no worker of any pool has room for them."""
+        """Refuse late requests that a fallback is able to answer, because no worker of any pool can take them."""
         servers = sum(worker.is_ready for worker in self._fleet)
         if now >= self._spill_at:
             self._spill_at = now + SPILL_EVERY_S
@@ -266,7 +266,7 @@ class LateBinding:
             view.backlog_s[place] += each.prefill_s[place]
 
     def _send_owed_early(self, now: float) -> Iterator[Dispatch]:
-        """Send requests that no later request could precede to workers that would begin them next."""
+        """Send requests that no later request could overtake to workers that would begin them next."""
         owed = self._queue.owed(lambda each: self._policy.rank(each, now))
         self._is_owed = bool(owed)
         if not owed:
@@ -290,7 +290,7 @@ class LateBinding:
                 yield self._send(each, order, now)
 
     def _send_all(self, now: float) -> Iterator[Dispatch]:
-        """Send all held requests at once, because no worker is ready."""
+        """Send all waiting requests at once, because no worker is ready."""
         for request, since in self.hand_over():
             self._immediate.submit(request, since)
         yield from self._immediate.poll(now)
@@ -301,7 +301,7 @@ class LateBinding:
         return dispatch
 
     def _without_worker(self, each: Waiting) -> Dispatch:
-        """Release a request whose only possible worker has left."""
+        """Release a request whose only possible worker has left the fleet."""
         self._queue.remove(each.request)
         return Dispatch(each.request, [], None, "none", each.request.strategy or self._strategies.default)
 
@@ -313,7 +313,7 @@ class LateBinding:
         return Dispatch(request, order, booking, reason_of(order), name)
 
     def _charge(self, request: Request, candidate: Candidate, booking: Booking, now: float, *, level: int) -> None:
-        """Charge the cost of a sent request to its team, and count it as throughput."""
+        """Charge the cost of a sent request to its team, and include the request in the throughput."""
         cost_s = booking.work_s + request.output_tokens * candidate.load.decode_s_per_token
         if self._fairness is not None:
             self._queue.served(request.team, level, request.weight, cost_s, now)

@@ -1,4 +1,4 @@
-"""Rules for holding requests: how long they are held and in which order they are released."""
+"""Rules for how long requests are held and in which order they are released."""
 
 from dataclasses import dataclass
 
@@ -12,31 +12,31 @@ class ReleasePolicy:
     depth_s: float = 0.05
     """Backlog in seconds at which a worker counts as about to be free. A request sent then begins without a pause."""
     max_wait_s: float = 120.0
-    """Wait in seconds after which the first request of a session goes before all others. A request that would miss its
-    caller's time limit for the first token also goes first.
+    """Wait in seconds after which the first request of a session goes before all others. A request that would otherwise
+    miss its caller's time limit for the first token also goes first.
 
     Later requests of a session are never moved to the front. Requests that wait this long have lost their cached
     prefixes. On a crowded fleet, moving them up would evict the caches of other requests until every request is cold
     and served in order of arrival. The rank of later requests still improves while they wait.
     """
     head_start_s: float = 30.0
-    """Seconds added to each wait, so that short waits matter little compared with the cost of a prompt."""
+    """Seconds added to each request's wait, so that short waits matter little compared with the cost of a prompt."""
     price: float = 3.0
-    """Maximum price of a second of prefill, in seconds of waiting. Prefill has a price because it delays later
+    """Maximum cost of a second of prefill, in equivalent seconds of waiting. Prefill has a cost because it delays later
     requests.
 
     As in `PrefixAware`, the price is 2 if the fleet is idle half of the time, and 1 if it is always idle. Below
     saturation, no request therefore waits long for a hot prefix, and the prefix spreads to other workers.
     """
     max_waiting: int = 4096
-    """Queue length beyond which new requests are sent at once."""
+    """Queue length above which new requests are sent at once."""
     fresh_s: float = 0.5
-    """Age in seconds after which a cache lookup is repeated. It is always repeated before the request is released."""
+    """Age in seconds after which a cache lookup is repeated. Each lookup is repeated before the release."""
     max_lookups: int = 32
-    """Maximum number of repeated cache lookups in one pass over the queue. Further requests keep their old results."""
+    """Maximum number of cache lookups to repeat in one pass over the queue. Further requests keep their old results."""
 
     def rank(self, each: Waiting, now: float) -> tuple[bool, float]:
-        """Return the rank of the waiting request *each*. The request with the lowest rank goes first."""
+        """Return the rank of the waiting request *each*. The request with the lowest rank is sent first."""
         waited_s = now - each.since
         is_overdue = each.begins_session and waited_s >= self.max_wait_s
         if is_overdue or waited_s + each.min_s >= each.due_in_s:

@@ -8,11 +8,11 @@ MAX_SESSIONS = 65_536
 """Maximum number of remembered sessions, at about 100 bytes each. The least recently used sessions are dropped first.
 """
 OPEN_BLOCKS = 2
-"""Number of blocks at the end of a prompt that may differ in the continuation, because the answer starts in them."""
+"""Number of blocks at the end of a prompt that can differ in the next prompt, because the answer starts there."""
 
 
 class Sessions:
-    """Recognizes a session by the name that its caller gives, or by a prompt that extends an earlier prompt.
+    """Recognition of sessions, by a name from the caller or by a prompt that extends an earlier prompt.
 
     A request without a session name is recognized by all blocks of its prompt.
     """
@@ -22,10 +22,10 @@ class Sessions:
         # Names may be long, so hashes are kept. Python's hash has a random key: callers cannot make collisions.
         self._named: dict[int, None] = {}
         self._ends: dict[int, None] = {}
-        """Last block that a continuation must share, for each prompt without a continuation so far."""
+        """Last block that a continuation must share, for each prompt that has no continuation yet."""
 
     def begins(self, request: Request) -> bool:
-        """Return whether *request* is the first of its session, and record the session."""
+        """Return whether *request* is the first request of its session, and record the session."""
         if request.session is not None:
             return self._begins_named(hash(request.session))
         return self._begins_unnamed(request.prefix.hashes)

@@ -1,11 +1,11 @@
-"""Fair-share scheduling: selects whose request is served next among owners that share a resource by weight."""
+"""Fair-share scheduling: select who is served next among owners that share a resource by weight."""
 
 from typing import Final, Generic, TypeVar
 
 Name = TypeVar("Name", str, int)
 
 MAX_NAMES: Final = 4096
-"""Number of accounts above which accounts without a balance are dropped."""
+"""Number of accounts above which accounts with no balance are dropped."""
 
 
 class ShareAccounts(Generic[Name]):
@@ -23,20 +23,20 @@ class ShareAccounts(Generic[Name]):
         self._accounts: dict[Name, float] = {}
 
     def account(self, name: Name) -> float:
-        """Return the account level at which the next request of *name* starts."""
+        """Return the account level at which the next request of the owner *name* starts."""
         return max(self._now, self._accounts.get(name, 0.0))
 
     @property
     def is_used(self) -> bool:
-        """Whether any work has been charged."""
+        """Whether any work has been charged to an account."""
         return bool(self._accounts)
 
     def stands_first(self, name: Name) -> bool:
-        """Return whether the account of *name* is at the minimum, so that no later owner can precede it."""
+        """Return whether the account of *name* is at the minimum, so that no later owner can overtake *name*."""
         return self._accounts.get(name, 0.0) <= self._now
 
     def charge(self, name: Name, cost: float) -> None:
-        """Charge a served request to *name*. *cost* is the request's work divided by the owner's weight."""
+        """Charge a served request to the owner *name*. *cost* is the request's work divided by the owner's weight."""
         account = self._accounts.get(name, 0.0)
         self._now = max(self._now, account)
         self._accounts[name] = self._now + cost

@@ -14,7 +14,7 @@ from routing.strategy import Strategy
 
 
 class Make(Protocol):
-    """Constructor of a strategy. Ties are broken by *ties*, or at random if it is None."""
+    """Constructor of a routing strategy. Ties are broken by *ties*, or at random if *ties* is None."""
 
     is_late_bound: bool
     needs_events: bool
@@ -31,4 +31,4 @@ STRATEGIES: Mapping[str, Make] = {
 }
 NAMES = tuple(STRATEGIES)
 WITHOUT_EVENTS = "prefix_aware"
-"""Name of the strategy whose order is used instead if a strategy needs cache events but no engine reports them."""
+"""Name of the strategy that is used instead if a strategy needs cache events but no engine reports them."""

@@ -1,4 +1,4 @@
-"""Routing strategies from which the requests of one model may choose."""
+"""Routing strategies that the requests of one model can select."""
 
 from collections.abc import Callable
 
@@ -7,7 +7,7 @@ from routing.strategy import Strategy
 
 
 class StrategiesByName:
-    """Creates each strategy on first use and keeps it, because strategies have state.
+    """Cache of routing strategies. Each strategy is created on first use and kept, because strategies have state.
 
     *default* is the name of the strategy for requests that do not select one.
     """
@@ -24,5 +24,5 @@ class StrategiesByName:
         return strategy
 
     def chosen_by(self, request: Request) -> Strategy:
-        """Return the strategy that *request* selects, or the default strategy."""
+        """Return the routing strategy that *request* selects, or the default strategy."""
         return self.named(request.strategy or self.default)

@@ -1,4 +1,4 @@
-"""Strategy kv_aware: the cost model of prefix_aware with cache hits that engines report, and with late binding."""
+"""Strategy kv_aware, which uses the cost model of prefix_aware, cache hits that engines report, and late binding."""
 
 import random
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from routing.strategy import Ranking
 
 
 class KvAware:
-    """Ranks workers by lowest cost first, with the cost model of `PrefixAware`.
+    """Strategy that ranks workers by lowest cost first, with the cost model of `PrefixAware`.
 
     It differs from `PrefixAware` in the source of the cache hits (see `CacheView`) and in the time of release (see
     `LateBinding`). If no engine reports its cache, the order is that of prefix_aware, and `explain` reports this.

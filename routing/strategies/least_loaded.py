@@ -1,4 +1,4 @@
-"""Strategy least_loaded: the worker with the fewest requests in flight goes first."""
+"""Strategy least_loaded, which prefers the worker with the fewest requests in flight."""
 
 import copy
 import random
@@ -12,7 +12,7 @@ from routing.strategy import Ranking
 
 
 class LeastLoaded:
-    """Ranks workers by fewest requests in flight. Ties for the first place are broken by *ties* or at random."""
+    """Strategy that ranks workers by fewest requests in flight. *ties* or chance breaks ties for the first position."""
 
     is_late_bound: ClassVar[bool] = False
     ranks_by_cost: ClassVar[bool] = False

@@ -1,5 +1,5 @@
-"""Strategy prefix_aware: the worker with the lowest cost goes first. The cost, in seconds, is the backlog, the uncached
-part of the prompt, and the slowdown of running decodes.
+"""Strategy prefix_aware, which prefers the worker with the lowest cost. The cost, in seconds, is the sum of the
+backlog, the time to compute the uncached part of the prompt, and the slowdown of running decodes.
 
 The cost also includes recomputing the cached blocks that the prompt evicts.
 """
@@ -15,7 +15,7 @@ from routing.request import Request
 from routing.strategy import Ranking
 
 EXTERNALITY_LIMIT: Final = 4.0
-"""Maximum extra price of a second of prefill, in seconds of delay for later requests."""
+"""Maximum additional cost of a second of prefill, in seconds of delay for later requests."""
 DECODE_PRICE: Final = 0.02
 """Seconds of time to first token that are worth one second of slower generation.
 
@@ -25,8 +25,8 @@ in replays of real traces.
 
 
 class PrefixAware:
-    """Ranks workers by lowest cost first. Ties are broken at random, or by *ties* so that gateway replicas choose the
-    same worker.
+    """Strategy that ranks workers by lowest cost first. Ties are broken at random, or by *ties* so that gateway
+    replicas choose the same worker.
 
     Uncached work costs more on a busy fleet, because it delays later requests. If the workers are busy with prefill for
     a share rho of the time, each second of prefill costs rho / (1 - rho) extra seconds. On an idle fleet the extra cost
@@ -77,7 +77,7 @@ def externality(busy_shares: Sequence[float]) -> float:
 
 
 def cost_s(request: Request, candidate: Candidate, price: float) -> float:
-    """Return the cost of *request* on *candidate* in seconds. Each second of prefill counts as *price* seconds."""
+    """Return the cost of *request* on *candidate* in seconds. Each second of prefill counts *price* times."""
     load = candidate.load
     # An engine computes the last token of a prompt even if it has cached all of it.
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)

@@ -1,4 +1,4 @@
-"""Strategy round_robin: each worker gets a request in turn."""
+"""Strategy round_robin, which sends requests to the workers in turn."""
 
 import random
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from routing.strategy import Ranking
 
 
 class RoundRobin:
-    """Ranks workers in a fixed circular order. The starting point advances by one worker with each request."""
+    """Strategy that ranks workers in a fixed circular order. Each request advances the start by one worker."""
 
     is_late_bound: ClassVar[bool] = False
     ranks_by_cost: ClassVar[bool] = False

@@ -1,4 +1,4 @@
-"""Strategy session: all requests of one session go to the same worker, whatever its load."""
+"""Strategy session, which sends all requests of one session to the same worker, whatever its load."""
 
 import hashlib
 import random
@@ -14,7 +14,7 @@ from routing.strategy import Ranking
 
 
 class Session:
-    """Ranks workers by rendezvous hashing of the session name. If a worker leaves, only its own sessions move.
+    """Strategy that ranks workers by rendezvous hashing of session names. If a worker leaves, only its sessions move.
 
     A request without a session goes to the least loaded worker.
     """
@@ -40,5 +40,5 @@ class Session:
 
 
 def _weight(session: str, worker: WorkerId) -> bytes:
-    """Return a hash that is the same in every process, so that gateway replicas agree."""
+    """Return a hash that is equal in all processes, so that gateway replicas agree."""
     return hashlib.blake2b(f"{session}\0{worker}".encode("utf-8", "surrogatepass"), digest_size=8).digest()
