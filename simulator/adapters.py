@@ -30,10 +30,10 @@ class _Unload(msgspec.Struct, frozen=True):
 
 
 class Adapters(Sequence[str]):
-    """Names of the loaded adapters, in the order in which they were loaded."""
+    """Names of the loaded LoRA adapters, in the order in which they were loaded."""
 
     def __init__(self, names: Iterable[str] = (), *, model: str = "") -> None:
-        """*model* is the base model, whose name no adapter may have."""
+        """Start without adapters. *model* is the base model, whose name no adapter is allowed to have."""
         self._names = list(names)
         self._model = model
 
@@ -50,7 +50,7 @@ class Adapters(Sequence[str]):
         return self._names[index]
 
     def add(self, name: str) -> None:
-        """Add an adapter. Raises `ApiError` if the name is already loaded or is the base model."""
+        """Add a LoRA adapter. Raises `ApiError` if its name is already loaded or is the name of the base model."""
         if name in self._names:
             raise ApiError(
                 400, f"The lora adapter '{name}' has already been loaded.", param="lora_name", kind="InvalidUserInput"
@@ -60,14 +60,14 @@ class Adapters(Sequence[str]):
         self._names.append(name)
 
     def remove(self, name: str) -> None:
-        """Remove an adapter. Raises `ApiError` if the adapter is not loaded."""
+        """Remove a LoRA adapter. Raises `ApiError` if the adapter is not loaded."""
         if name not in self._names:
             raise ApiError(404, f"The lora adapter '{name}' cannot be found.", param="lora_name")
         self._names.remove(name)
 
 
 class AdapterLoading:
-    """Routes that load and unload adapters. A load takes *load_s* seconds and does not block other requests."""
+    """Routes that load and unload LoRA adapters. A load takes *load_s* seconds and does not block other requests."""
 
     def __init__(self, adapters: Adapters, *, load_s: float, dialect: Dialect) -> None:
         self._adapters = adapters

@@ -36,12 +36,12 @@ def _word(index: int) -> str:
 
 
 def _wide_words(position: int) -> tuple[str, ...]:
-    """Return three words, of four-, three- and two-byte characters. Only every eighth position has these words."""
+    """Return three words whose characters take four, three and two bytes. Only every eighth position has them."""
     return chr(0x1F400 + position), f"{chr(0x4E00 + position)} ", f"s{chr(0x100 + position // _WIDE_EVERY)} "
 
 
 def _words_at(position: int) -> tuple[bytes, ...]:
-    """Return the possible words at a position, each as packed tokens."""
+    """Return the possible words at a position of the answer, each as packed tokens."""
     if position >= _WIDE_FROM and position % _WIDE_EVERY == 0:
         words = _wide_words(position)
     else:
@@ -52,7 +52,7 @@ def _words_at(position: int) -> tuple[bytes, ...]:
 
 _WORDS = dict(enumerate(map(_words_at, range(_POSITIONS))))
 _AFTER = {word: position + 1 for position, words in _WORDS.items() for word in words}
-"""Position that follows each complete word."""
+"""Position in the answer that follows each complete word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def answer(
 
 
 def _place_after(tokens: bytes) -> tuple[int, bytes]:
-    """Return the position of the next word after *tokens*, and the part of that word that *tokens* already contains."""
+    """Return the position of the next word after *tokens*, and the part of that word that *tokens* already contain."""
     last = tokens[-TOKEN_BYTES:]
     after = _AFTER.get(tokens[-2 * TOKEN_BYTES :]) or _AFTER.get(last)
     if after is not None:

@@ -21,7 +21,7 @@ from simulator.transcription import TranscriptionEndpoint
 
 
 class SimulatorApp:
-    """ASGI application of the worker. Only *inference* routes are subject to faults and logged in the journal."""
+    """ASGI application of the simulated worker. Only *inference* routes are affected by faults and in the journal."""
 
     def __init__(
         self, *, dialect: Dialect, inference: RouteTable, others: RouteTable, faults: Faults, freeze: Freeze
@@ -61,7 +61,7 @@ class SimulatorApp:
 
 
 def inference_endpoints(dialect: Dialect, reader: BodyReader, responses: ResponsesEndpoint) -> dict[str, Endpoint]:
-    """Return the endpoints that run on the engine, by path. Rankings exist in vLLM's format only."""
+    """Return the inference endpoints of the engine, by path. Rankings exist only in vLLM's format."""
     everywhere: dict[str, Endpoint] = {
         "/v1/chat/completions": ChatEndpoint(reader),
         "/v1/completions": CompletionEndpoint(reader),
@@ -91,7 +91,7 @@ async def _serve(generation: GenerationService, endpoint: Endpoint, exchange: Ht
 
 
 def text_routes(dialect: Dialect, reader: BodyReader, responses: ResponsesEndpoint) -> RouteTable:
-    """Return the routes for stored responses and for tokenization, which need no engine. Dynamo has none of them."""
+    """Return the routes for stored responses and for tokenization, which need no engine. Dynamo has no such routes."""
     if dialect == "dynamo":
         return {}
     tokenization = Tokenization(reader)

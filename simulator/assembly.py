@@ -1,4 +1,4 @@
-"""Assembly of a worker: the only module that knows which metrics and routes each imitated engine has."""
+"""Assembly of a simulated worker. Only this module knows which metrics and routes each imitated engine has."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from simulator.vllm import VllmMetrics, VllmStatus
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """Parts of a worker that the server needs."""
+    """Parts of a simulated worker that the server needs."""
 
     app: SimulatorApp
     faults: Faults
@@ -47,7 +47,7 @@ def assemble(
     unix: Callable[[], float],
     role: Role | None = None,
 ) -> Parts:
-    """Build the parts of a worker. *unix* returns the seconds since 1970."""
+    """Build the parts of a simulated worker. *unix* returns the seconds since 1970."""
     faults, freeze, journal = Faults(), Freeze(), Journal()
     sleep, started_at = Sleep(ranks=ranks), unix()
     adapters = Adapters(options.lora_modules, model=options.model)
@@ -98,7 +98,7 @@ def assemble(
 
 @dataclass(frozen=True, slots=True)
 class _Status:
-    """Routes that report a worker's status, for each imitated engine."""
+    """Routes that report the status of a worker, for each imitated engine."""
 
     options: SimulatorOptions
     reader: BodyReader
@@ -106,7 +106,7 @@ class _Status:
     ranks: Ranks
     started_at: float
     halves: Json
-    """The worker's description of its prefill or decode role."""
+    """Description of the worker's role, prefill or decode."""
 
     def routes(self, generation: GenerationService, sleep: Sleep) -> RouteTable:
         publishers = [rank.publisher for rank in self.ranks if rank.publisher is not None]
@@ -142,7 +142,7 @@ class _Status:
 def _metrics(
     options: SimulatorOptions, sleep: Sleep, ranks: Ranks
 ) -> list[tuple[MetricNames, Callable[[], EngineLoad]]]:
-    """Return the metrics of each rank. A frontend reports the metrics of all ranks behind it."""
+    """Return the metrics of each data-parallel rank. A frontend reports the metrics of all ranks behind it."""
     if options.dialect == "dynamo":
 
         def busy() -> dict[int, float]:

@@ -22,19 +22,19 @@ BlockHash: TypeAlias = Hashable
 
 @dataclass(frozen=True, slots=True)
 class BlockScope:
-    """Attributes other than tokens that two blocks must have in common to be shared. Block hashes include them."""
+    """Attributes other than tokens that must be equal for two requests to share blocks. Block hashes include them."""
 
     adapter: str | None = None
     """Name of the LoRA adapter, or None for the base model."""
     salt: str | None = None
-    """Cache salt of the request, or None."""
+    """Cache salt of the request, or None if the request has no salt."""
 
 
 PLAIN = BlockScope()
 
 
 class BlockSink(Protocol):
-    """Receives every change of the prefix cache in order. It is the interface for KV events."""
+    """Receiver of every change of the prefix cache, in order. It is the interface for KV events."""
 
     def stored(
         self,
@@ -43,7 +43,7 @@ class BlockSink(Protocol):
         token_ids: Sequence[int],
         scope: BlockScope = PLAIN,
     ) -> None:
-        """Receive stored blocks that follow *parent*, or start a sequence. *token_ids* is empty if unknown."""
+        """Handle stored blocks that follow *parent*, or that start a sequence. *token_ids* is empty if unknown."""
         ...
 
     def removed(self, hashes: Sequence[BlockHash]) -> None: ...
@@ -71,7 +71,7 @@ class NoSink:
 
 
 class BothSinks:
-    """Passes all changes on to two sinks, in the given order."""
+    """Receiver that passes all cache changes on to two receivers, in the given order."""
 
     def __init__(self, first: BlockSink, second: BlockSink) -> None:
         self._sinks = (first, second)
@@ -96,7 +96,7 @@ class BothSinks:
 
 
 class BlockPool:
-    """KV cache with *capacity* blocks of *block_size* tokens. Operations are linear in the blocks passed to them."""
+    """KV cache with *capacity* blocks of *block_size* tokens. The cost of each operation is linear in its blocks."""
 
     def __init__(self, capacity: int, block_size: int = 16, *, sink: BlockSink | None = None) -> None:
         if capacity < 1 or block_size < 1:
@@ -114,12 +114,12 @@ class BlockPool:
 
     @property
     def free(self) -> int:
-        """Number of blocks without references, cached or not."""
+        """Number of blocks that no request references, cached or not."""
         return len(self._free)
 
     @property
     def usage(self) -> float:
-        """Share of the blocks that are pinned, from 0 to 1."""
+        """Share of the blocks that are in use by requests, from 0 to 1."""
         return 1 - len(self._free) / self.capacity
 
     def blocks_for(self, tokens: int) -> int:
@@ -127,7 +127,7 @@ class BlockPool:
         return -(-tokens // self.block_size)
 
     def match(self, hashes: Sequence[BlockHash], limit: int) -> list[int]:
-        """Return the leading cached blocks of the first *limit* hashes. The lookup changes no state."""
+        """Return the leading blocks among the first *limit* hashes that are cached. The lookup changes no state."""
         hits: list[int] = []
         for block_hash in hashes[:limit]:
             copies = self._cached.get(block_hash)
@@ -137,8 +137,8 @@ class BlockPool:
         return hits
 
     def take(self, hits: Sequence[int], fresh: int) -> list[int] | None:
-        """Pin the cached blocks *hits* and *fresh* new blocks. Returns all of them, or None without any change if space
-        is lacking.
+        """Pin the cached blocks *hits* and *fresh* new blocks. Return all of them, or None without any change if there
+        is no space.
 
         New blocks come from the head of the free list, and their cached content is evicted.
         """
@@ -187,7 +187,7 @@ class BlockPool:
                 self._free.move_to_end(block, last=False)
 
     def clear(self) -> None:
-        """Clear the prefix cache. Pinned blocks stay with their requests, but no other request finds them."""
+        """Clear the prefix cache. Pinned blocks stay with their requests, but no other request can find them."""
         self._cached.clear()
         self._hashes = [None] * self.capacity
         self._sink.cleared()

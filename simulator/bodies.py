@@ -1,4 +1,4 @@
-"""Parsing of request bodies: JSON in, a `GenerationRequest` out, or the 400 or 404 error that vLLM returns."""
+"""Parser for request bodies. It turns JSON into a `GenerationRequest` or raises the same 400 or 404 error as vLLM."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -47,7 +47,7 @@ class _GenerationBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatPrompt(msgspec.Struct, frozen=True, kw_only=True):
-    """Fields that determine the prompt of a chat. /tokenize accepts the same fields."""
+    """Request fields that determine the prompt of a chat. /tokenize accepts the same fields."""
 
     messages: list[dict[str, Any]]
     tools: list[Any] | None = None
@@ -66,7 +66,7 @@ class _ChatBody(_GenerationBody, frozen=True, kw_only=True):
 class _CompletionBody(_GenerationBody, frozen=True, kw_only=True):
     prompt: Any
     max_tokens: _Positive | None = _COMPLETION_DEFAULT_TOKENS
-    """Maximum number of answer tokens. Null allows as many tokens as fit into the context."""
+    """Maximum number of answer tokens. With null, the answer can fill the rest of the context."""
     logprobs: _Alternatives | None = None
 
 
@@ -86,7 +86,7 @@ class _Detokenize(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GenerationRequest:
-    """Parsed and validated request to a completion endpoint."""
+    """Parsed and validated request for a completion endpoint."""
 
     prompts: Sequence[TokenSequence]
     max_tokens: Sequence[int]
@@ -95,14 +95,14 @@ class GenerationRequest:
     min_tokens: int = 0
     ignore_eos: bool = False
     adapter: str | None = None
-    """Name of the LoRA adapter if the request names an adapter as its model."""
+    """Name of the LoRA adapter if the request gives an adapter as its model."""
     cache_salt: str | None = None
     streams: bool = False
     include_usage: bool = False
     continuous_usage: bool = False
     return_token_ids: bool = False
     guide: Guide | None = None
-    """Guide that determines the answers, or None if the model determines them."""
+    """Guide that determines the answers (for example a JSON schema), or None if the model determines them."""
     stops: Stops = field(default_factory=Stops)
     logprobs: int | None = None
     """Number of alternatives per token for log probabilities, or None to return no log probabilities."""
@@ -110,7 +110,7 @@ class GenerationRequest:
 
 @dataclass(frozen=True, slots=True)
 class BodyReader:
-    """Parses bodies for one model with a context length of *context_tokens*. Every method may raise `ApiError`."""
+    """Parser for requests to a model with a context of *context_tokens*. Every method can raise `ApiError`."""
 
     model: str
     context_tokens: int
@@ -141,7 +141,7 @@ class BodyReader:
         return replace(request, logprobs=fields.logprobs)
 
     def tokenize(self, body: bytes) -> tuple[TokenSequence, bool]:
-        """Return the tokens, and whether the request asks for their texts too."""
+        """Return the tokens of a /tokenize request, and whether the request asks for their texts, too."""
         fields = decode_body(body, _TokenizeBody)
         self.adapter(fields.model)
         is_chat = "messages" in decode_body(body, dict[str, Any])
@@ -157,19 +157,19 @@ class BodyReader:
         return TokenSequence.from_ids(fields.tokens)
 
     def check_model(self, model: str | None) -> None:
-        """Raise `ApiError` unless *model* is the base model, for endpoints that do not serve adapters."""
+        """Raise `ApiError` unless *model* is the base model. This check is for endpoints without LoRA adapters."""
         if model not in (None, self.model):
             raise ApiError(404, f"The model `{model}` does not exist.", param="model")
 
     def adapter(self, model: str | None) -> str | None:
-        """Return the LoRA adapter that is named as the model, or None for the base model itself."""
+        """Return the LoRA adapter that the request gives as its model, or None for the base model itself."""
         if model in self.adapters:
             return model
         self.check_model(model)
         return None
 
     def chat_tokens(self, prompt: ChatPrompt) -> TokenSequence:
-        """Return the prompt tokens of a chat after applying the chat template."""
+        """Return the prompt tokens of a chat, as produced by the chat template."""
         if not prompt.messages:
             raise ApiError(400, "messages: must not be empty", param="messages")
         for number, message in enumerate(prompt.messages):
@@ -208,7 +208,7 @@ class BodyReader:
         )
 
     def max_tokens(self, prompt_tokens: int, asked: int | None, *, source: str) -> int:
-        """Return the answer limit: *asked* or else all remaining context. *source* is the name of the prompt field."""
+        """Return the maximum answer length: *asked* or else the remaining context. *source* names the prompt field."""
         if not prompt_tokens:
             raise ApiError(400, f"{source}: must not be empty", param=source)
         room = self.context_tokens - prompt_tokens

@@ -1,4 +1,4 @@
-"""Changes of one engine's prefix cache as plain data, before they are encoded."""
+"""Changes of one engine's prefix cache, as plain data before encoding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,18 +9,18 @@ from simulator.blocks import PLAIN, BlockScope
 
 @dataclass(frozen=True, slots=True)
 class BlocksStored:
-    """Consecutive blocks that were stored. Their hashes are unsigned 64-bit integers."""
+    """Event: the engine stored consecutive blocks. Their hashes are unsigned 64-bit integers."""
 
     hashes: Sequence[int]
     parent: int | None
-    """Hash of the block before the first stored block, or None if the blocks start a sequence."""
+    """Hash of the block before the first stored block, or None if the stored blocks start a sequence."""
     token_ids: Sequence[int]
     """Tokens of all stored blocks."""
     scope: BlockScope = PLAIN
 
     def extra_keys(self) -> list[list[str] | None]:
-        """Return the extra hash keys of each block in vLLM's order: the adapter, and for the first block the cache
-        salt.
+        """Return the extra hash keys of each block in vLLM's order: the adapter and, only for the first block, the
+        cache salt.
         """
         adapter = [] if self.scope.adapter is None else [self.scope.adapter]
         salt = [] if self.scope.salt is None or self.parent is not None else [self.scope.salt]

@@ -32,7 +32,7 @@ from simulator.timing import Timing
 
 @dataclass(slots=True, eq=False)
 class _Sequence:
-    """Request in progress. *computed* tokens have KV cache entries, and *generated* tokens were sampled."""
+    """Running request. *computed* tokens have KV cache entries, and *generated* tokens were sampled."""
 
     request: EngineRequest
     blocks: list[int]
@@ -43,7 +43,7 @@ class _Sequence:
 
     @property
     def known(self) -> int:
-        """Number of tokens whose KV must be computed before the next token can be sampled."""
+        """Number of tokens whose KV cache entries must be computed before the next token can be sampled."""
         return self.request.prompt_tokens + self.generated
 
     @property
@@ -55,11 +55,11 @@ class _Sequence:
 class _Step:
     ends_at: float
     work: list[tuple[_Sequence, int]]
-    """Sequences, each with the number of its tokens that the step computes."""
+    """Sequences of the step, each with the number of its tokens that the step computes."""
 
 
 class ChunkedEngine:
-    """Engine with continuous batching, limited in tokens and sequences per step. The limits have vLLM's names."""
+    """Engine with continuous batching and limits on tokens and sequences per step. The limits have vLLM's names."""
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class ChunkedEngine:
             self._outbox.append(Finished(request.id, at))
 
     def _schedule(self, now: float) -> _Step | None:
-        """Return the next step, which begins at *now*, or None if there is no work."""
+        """Return the next engine step, which begins at *now*, or None if there is no work."""
         preemptions = self._tally.preemptions
         work, budget = self._schedule_running(now)
         begun = 0
@@ -188,7 +188,7 @@ class ChunkedEngine:
         return work, budget
 
     def _admit_waiting(self, work: list[tuple[_Sequence, int]], budget: int) -> int:
-        """Start waiting sequences in order of arrival while they fit. Returns the number of started sequences."""
+        """Start waiting sequences in order of arrival while they fit. Return the number of started sequences."""
         begun = 0
         pool = self._pool
         while self._waiting and budget and len(self._running) < self._max_num_seqs:

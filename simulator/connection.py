@@ -1,4 +1,4 @@
-"""TCP connection of a client. A handler can close the connection, and is notified at once when it is lost.
+"""TCP connection of a client. A request handler can close the connection, and is notified at once if it is lost.
 
 ASGI offers neither to a handler, but uvicorn's protocol class does. This module extends that class and puts the
 connection into the ``state`` of every request scope.
@@ -33,7 +33,7 @@ class Connection:
         await asyncio.shield(self._lost)
 
     async def is_lost_within(self, seconds: float) -> bool:
-        """Wait for *seconds* or until the connection ends. Returns whether the connection ended."""
+        """Wait for *seconds* or until the connection ends. Return whether the connection has ended."""
         try:
             await asyncio.wait_for(self.wait_lost(), seconds)
         except TimeoutError:
@@ -64,7 +64,7 @@ class Connection:
 
 
 class ConnectionProtocol(HttpToolsProtocol):
-    """HTTP/1.1 protocol of uvicorn that gives each request its `Connection` and keeps a set of open connections."""
+    """HTTP/1.1 protocol of uvicorn that gives each request its `Connection` and keeps track of open connections."""
 
     def __init__(self, config: Config, server_state: ServerState, open_connections: set[Connection]) -> None:
         super().__init__(config=config, server_state=server_state, app_state={})

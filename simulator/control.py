@@ -1,4 +1,4 @@
-"""Test interface /control, which real engines lack: inject faults, inspect requests, and reset the worker."""
+"""Test interface /control, which real engines do not have: inject faults, inspect requests, and reset the worker."""
 
 from simulator.bodies import decode_body
 from simulator.connection import Connection
@@ -52,7 +52,7 @@ class Control:
         await exchange.reply_json(self._faults.in_force)
 
     async def set_spelling(self, exchange: HttpExchange) -> None:
-        """Set the formatting of the streams that begin from now on."""
+        """Set the formatting of the streams that will begin from now on."""
         self._generation.spelling = decode_body(await exchange.body(), Spelling)
         await self.show_spelling(exchange)
 
@@ -63,7 +63,7 @@ class Control:
         await exchange.reply_json({"requests": self._journal.to_json()})
 
     async def reset(self, exchange: HttpExchange) -> None:
-        """Clear the prefix cache and the journal. Faults and stream formatting stay in force."""
+        """Clear the prefix cache and the journal of requests. Faults and stream formatting remain active."""
         self._ranks.clear()
         self._journal.clear()
         await exchange.reply_json({})

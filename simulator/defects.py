@@ -1,4 +1,4 @@
-"""Defects that a worker has from the start, such as configuration mistakes and wrong reports."""
+"""Defects that a simulated worker has from the start, such as configuration mistakes and wrong reports."""
 
 import math
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Defects:
-    """Defects of one worker, none by default. Raises `ValueError` with the option name for an invalid value."""
+    """Defects of one simulated worker, none by default. Raises `ValueError` with the name of an invalid option."""
 
     enable_prefix_caching: bool = True
-    """Whether blocks are cached. False has the effect of vLLM's ``--no-enable-prefix-caching``."""
+    """Whether the prefix cache is enabled. False has the effect of vLLM's ``--no-enable-prefix-caching``."""
     hash_seed: int = 0
     """Seed of the block hashes, like PYTHONHASHSEED in vLLM. Different seeds give equal blocks different hashes."""
     cached_tokens_factor: float = 1.0
-    """Ratio of the cached tokens that an answer reports to the real number."""
+    """Ratio between the number of cached tokens that an answer reports and the real number."""
     reported_blocks: int | None = None
-    """Number of KV cache blocks that the metrics report, or None to report the real number."""
+    """Number of KV cache blocks in the metrics, or None to report the real number."""
     reported_block_size: int | None = None
-    """Tokens per block that the metrics report, or None to report the real number."""
+    """Number of tokens per block in the metrics, or None to report the real number."""
     clock_skew_s: float = 0.0
     """Seconds by which the worker's clock is ahead."""
     buffer_streams: bool = False
-    """Whether a stream is sent as a whole at its end, as by a buffering proxy."""
+    """Whether a stream is sent all at once at its end, as by a buffering proxy."""
 
     def __post_init__(self) -> None:
         for name in ("reported_blocks", "reported_block_size"):

@@ -13,8 +13,7 @@ _INCOMPLETE = "\N{REPLACEMENT CHARACTER}"
 
 
 class Detokenizer:
-    """Detokenizer state of one answer. A character that *prompt* leaves incomplete is shown with the answer that
-    completes it.
+    """Detokenizer of one answer. A character that *prompt* leaves incomplete appears in the answer that completes it.
 
     A prompt may contain ids outside the vocabulary for content that is not text. The detokenizer skips them.
     """
@@ -26,7 +25,7 @@ class Detokenizer:
                 self.feed(token)
 
     def feed(self, token: int) -> str:
-        """Return the text that can be shown after *token*. Template marks are never shown.
+        """Return the text that can be shown after *token*. Marks of the chat template are never shown.
 
         Raises:
             ValueError: if the token is not in the vocabulary.

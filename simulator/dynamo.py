@@ -1,4 +1,4 @@
-"""Dynamo's frontend: its metrics, and the routes that report its state."""
+"""Metrics of Dynamo's frontend, and the routes that report its state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ class DynamoMetrics:
     block_size: int
     """Tokens per block."""
     busy: Callable[[], Mapping[int, float]] = dict
-    """Function that returns the share of used blocks for each worker behind the frontend, by instance id."""
+    """Function that returns the share of used cache blocks for each worker behind the frontend, by instance id."""
     ttft: ClassVar[str] = "dynamo_frontend_time_to_first_token_seconds"
     finished: ClassVar[str | None] = None
 
@@ -44,7 +44,7 @@ class DynamoMetrics:
         yield self._active_blocks()
 
     def _active_blocks(self) -> Metric:
-        """Return the number of active blocks as counted by Dynamo's own router."""
+        """Return the number of active cache blocks as counted by Dynamo's own router."""
         labels = ("worker_id", "dp_rank", "worker_type")
         name = "dynamo_frontend_worker_active_decode_blocks"
         family = GaugeMetricFamily(name, "KV blocks in use of a worker.", labels=labels)
@@ -54,7 +54,7 @@ class DynamoMetrics:
 
 
 class DynamoStatus:
-    """State of the frontend. *instance_ids* identify the workers behind it. *started_at* is in Unix seconds."""
+    """State of Dynamo's frontend. *instance_ids* identify the workers behind it. *started_at* is in Unix seconds."""
 
     def __init__(self, *, reader: BodyReader, faults: Faults, instance_ids: Sequence[int], started_at: float) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Simulated engine: requests and time are inputs, events are outputs. It uses no clock, no I/O and no asyncio.
+"""Simulated engine that takes requests and time as inputs and returns events. It uses no clock, no I/O, no asyncio.
 
 1. Time is an argument in seconds. It must not decrease between two calls on one engine.
 2. The times of events do not depend on the times of calls. One late `advance` returns the same events with the same
@@ -15,17 +15,17 @@ from simulator.request import EngineRequest
 
 @dataclass(frozen=True, slots=True)
 class FirstToken:
-    """Event: the prefill has ended, and the first output token is available."""
+    """Event: the prefill of a request has ended, and the first output token is available."""
 
     request_id: str
     at: float
     cached_tokens: int
-    """Number of prompt tokens that came from the prefix cache."""
+    """Number of prompt tokens that were in the prefix cache."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """Event: one more output token is available."""
+    """Event: one more output token of a request is available."""
 
     request_id: str
     at: float
@@ -33,7 +33,7 @@ class Token:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """Event: the last output token is available, and the request's blocks are free."""
+    """Event: the last output token of a request is available, and the request's cache blocks are free."""
 
     request_id: str
     at: float
@@ -41,7 +41,7 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Preempted:
-    """Event: the request lost its blocks and will be recomputed. Its tokens so far remain valid."""
+    """Event: a request lost its cache blocks and will be computed again. Its tokens so far remain valid."""
 
     request_id: str
     at: float
@@ -57,17 +57,17 @@ class EngineLoad:
     running: int
     waiting: int
     kv_usage: float
-    """Share of the blocks that are pinned, from 0 to 1."""
+    """Share of the cache blocks that are in use by requests, from 0 to 1."""
     prefix_query_tokens: int
     prefix_hit_tokens: int
     prompt_tokens: int
-    """Number of prompt tokens of all requests whose prefill has ended."""
+    """Total number of prompt tokens of all requests whose prefill has ended."""
     generation_tokens: int
     preemptions: int
 
 
 class Engine(Protocol):
-    """Scheduler, KV cache and GPU of one model server."""
+    """Simulation of the scheduler, KV cache and GPU of one model server."""
 
     def submit(self, request: EngineRequest, now: float) -> None:
         """Queue *request*.
@@ -79,26 +79,26 @@ class Engine(Protocol):
         ...
 
     def abort(self, request_id: str, now: float) -> None:
-        """Drop a request and free its blocks. An unknown id is ignored, because the request may just have finished."""
+        """Drop a request and free its cache blocks. Unknown ids are ignored, as requests might just have finished."""
         ...
 
     def wake(self, now: float) -> None:
-        """Try to start waiting requests, because another component has freed cache blocks."""
+        """Try to start waiting requests, because another component has freed some cache blocks."""
         ...
 
     def next_event_at(self) -> float | None:
-        """Return the time of the next `advance` with work to do, or None if the engine is idle."""
+        """Return the time when `advance` will next have work to do, or None if the engine is idle."""
         ...
 
     def advance(self, now: float) -> list[EngineEvent]:
-        """Process everything that is due at *now*, and return the events in order of time."""
+        """Process everything that is due at *now*, and return the resulting events in order of time."""
         ...
 
     def load(self, now: float) -> EngineLoad: ...
 
 
 class EngineError(Exception):
-    """Error for a request that an engine cannot accept."""
+    """Base class of errors for requests that an engine cannot accept."""
 
 
 class DuplicateRequest(EngineError):
@@ -124,7 +124,7 @@ class Tally:
         self.prefix_hit_tokens += cached_tokens
 
     def load(self, *, running: int, waiting: int, kv_usage: float, unsettled_tokens: int = 0) -> EngineLoad:
-        """Return a metrics snapshot. *unsettled_tokens* were generated but are not in the totals yet."""
+        """Return a snapshot of the metrics. *unsettled_tokens* were generated but are not in the totals yet."""
         return EngineLoad(
             running=running,
             waiting=waiting,
@@ -147,7 +147,7 @@ def check_fits(request: EngineRequest, pool: BlockPool) -> None:
 def store_computed(
     pool: BlockPool, request: EngineRequest, blocks: list[int], *, stored: int, computed_tokens: int
 ) -> int:
-    """Cache the blocks that *computed_tokens* fill beyond *stored* blocks. Returns the number of stored blocks."""
+    """Cache the blocks that *computed_tokens* fill beyond *stored* blocks. Return the number of stored blocks."""
     size = pool.block_size
     full = min(computed_tokens // size, len(request.block_hashes))
     if full <= stored:

@@ -1,4 +1,4 @@
-"""Error responses in the format of each engine, which may also depend on the endpoint.
+"""Error responses in the format of each imitated engine. The format can also depend on the endpoint.
 
 vLLM          {"error": {"message", "type", "param", "code"}}, where code is the HTTP status
 SGLang        {"object": "error", "message", "type", "param", "code"}, under "error" in streams and on /v1/responses
@@ -17,7 +17,7 @@ _TYPES = {404: "NotFoundError", 429: "RateLimitError", 500: "InternalServerError
 
 
 class ApiError(Exception):
-    """Response with a status other than 200. *kind* is the error type if the status does not determine it."""
+    """Error response with a status other than 200. *kind* is the error type if the status does not determine it."""
 
     def __init__(self, status: int, message: str, *, param: str | None = None, kind: str | None = None) -> None:
         super().__init__(message)
@@ -28,14 +28,14 @@ class ApiError(Exception):
 
 
 class EngineDead(ApiError):
-    """Error: the engine behind the server has died, while the server is still running."""
+    """Error: the engine behind the server has died, while the HTTP server is still running."""
 
     def __init__(self) -> None:
         super().__init__(500, "EngineCore encountered an issue. See stack trace (above) for the root cause.")
 
 
 def error_shape(dialect: Dialect, path: str) -> ErrorShape:
-    """Return the error format for responses that consist of the error only."""
+    """Return the error format for responses that consist only of the error."""
     if path.startswith("/v1/messages") and not path.endswith("/render"):
         return _anthropic
     if dialect == "vllm" or (dialect == "sglang" and path.startswith("/v1/responses")):
@@ -44,7 +44,7 @@ def error_shape(dialect: Dialect, path: str) -> ErrorShape:
 
 
 def event_error_shape(dialect: Dialect, path: str) -> ErrorShape:
-    """Return the error format for a stream, where the key ``error`` distinguishes an error from a regular chunk."""
+    """Return the error format for a stream, in which the key ``error`` distinguishes an error from a regular chunk."""
     shape = error_shape(dialect, path)
     return shape if shape in (_anthropic, _nested) else lambda error: {"error": shape(error)}
 

@@ -1,4 +1,4 @@
-"""Test interface /control/kv_events: disturbs the stream of KV events."""
+"""Test interface /control/kv_events, which disturbs the stream of KV events."""
 
 from typing import Annotated
 
@@ -14,33 +14,33 @@ from simulator.routes import RouteTable
 
 
 class EventStreamState(msgspec.Struct, frozen=True):
-    """State of the event stream as JSON, with the socket addresses that some engines report nowhere else."""
+    """State of the KV event stream as JSON, with the socket addresses that some engines report nowhere else."""
 
     endpoint: str
     replay_endpoint: str | None
     next_sequence: int
     replayable: int
-    """Number of batches that can be replayed."""
+    """Number of event batches that can be replayed."""
     to_lose: int
     paused: bool
 
 
 class _Wish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """JSON body that changes the stream. Missing fields keep their values."""
+    """JSON body of a request to change the event stream. Missing fields keep their values."""
 
     lose: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Number of upcoming batches that get lost. Lost batches still consume sequence numbers."""
+    """Number of upcoming event batches to lose. Lost batches still consume sequence numbers."""
     lost_can_be_replayed: bool = True
     paused: bool | None = None
 
 
 class _Restart(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     hang_up: bool = False
-    """Whether to close and reopen the sockets, as a new process would."""
+    """Whether to close and reopen the sockets, like a new process."""
 
 
 class EventControl:
-    """Control of one rank's events, at ``/control`` for the first rank and at ``/control/ranks/N`` for other ranks."""
+    """Test interface for one rank's events, at ``/control`` for the first rank or ``/control/ranks/N`` for others."""
 
     def __init__(self, *, publisher: EventPublisher, pool: BlockPool, engine: RealtimeEngine, rank: int = 0) -> None:
         self._publisher = publisher
@@ -82,7 +82,7 @@ class EventControl:
         await self._show(exchange)
 
     async def _restart(self, exchange: HttpExchange) -> None:
-        """Simulate a restart, which no event reports: requests fail, the cache is empty, sequence numbers restart."""
+        """Simulate an engine restart that no event reports: requests fail, and the cache and numbering start over."""
         wish = decode_body(await exchange.body() or b"{}", _Restart)
         self._engine.fail(EngineDead())
         self._pool.clear()

@@ -1,4 +1,4 @@
-"""Numbered log of published batches, with the batches that can be replayed and the batches that got lost.
+"""Numbered log of published event batches, with the batches that can be replayed and the batches that got lost.
 
 1. Every batch gets the next sequence number, whether it is delivered or not. A lost batch shows as a gap.
 2. The sequence numbers restart with the engine, and batches from before the restart cannot be replayed.
@@ -16,7 +16,7 @@ class Batch:
 
 
 class EventLog:
-    """Log of the last *limit* batches. The first batch has the sequence number *first*."""
+    """Log of the last *limit* event batches. The first batch has the sequence number *first*."""
 
     def __init__(self, *, first: int = 0, limit: int = 10_000) -> None:
         self._first = first
@@ -27,26 +27,26 @@ class EventLog:
 
     @property
     def next_sequence(self) -> int:
-        """Sequence number of the next batch."""
+        """Sequence number of the next event batch."""
         return self._next
 
     @property
     def kept(self) -> int:
-        """Number of batches that can be replayed."""
+        """Number of event batches that can be replayed."""
         return len(self._kept)
 
     @property
     def to_lose(self) -> int:
-        """Number of upcoming batches that will not be delivered."""
+        """Number of upcoming event batches that will not be delivered."""
         return self._to_lose
 
     def lose(self, count: int, *, can_be_replayed: bool) -> None:
-        """Drop the next *count* batches, or deliver all batches again if it is 0."""
+        """Lose the next *count* event batches. If *count* is 0, deliver all batches from now on."""
         self._to_lose = count
         self._lost_can_be_replayed = can_be_replayed
 
     def add(self, payload: bytes) -> Batch | None:
-        """Number *payload* and return the batch to send, or None if the batch gets lost."""
+        """Number *payload* and return the event batch to send, or None if the batch gets lost."""
         batch = Batch(self._next, payload)
         self._next += 1
         is_lost = self._to_lose > 0
@@ -57,15 +57,15 @@ class EventLog:
         return None if is_lost else batch
 
     def since(self, sequence: int) -> Iterator[Batch]:
-        """Return the stored batches from the sequence number *sequence* on, oldest first."""
+        """Return the stored event batches from the sequence number *sequence* on, oldest first."""
         return (batch for batch in self._kept if batch.sequence >= sequence)
 
     def forget(self) -> None:
-        """Clear the replay buffer."""
+        """Clear the buffer of replayable event batches."""
         self._kept.clear()
 
     def restart(self) -> None:
-        """Restart the sequence numbers and clear the log, as after an engine restart."""
+        """Restart the sequence numbers and clear the log, as a restarted engine does."""
         self._kept.clear()
         self._next = self._first
         self._to_lose = 0

@@ -1,4 +1,4 @@
-"""Options of a simulated worker's KV events, and the engine versions that they imitate."""
+"""Options for the KV events of a simulated worker, and the engine versions that the options imitate."""
 
 import dataclasses
 import math
@@ -10,29 +10,29 @@ from simulator.event_wire import EventFormat, HashSpelling
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventOptions:
-    """KV event options, by default those of vLLM 0.33. Raises `ValueError` with the option name if one is invalid."""
+    """Options for KV events, by default those of vLLM 0.33. Raises `ValueError` with the name of an invalid option."""
 
     port: int = 0
-    """Port of the PUB socket on the worker's address, or 0 to let the system choose a port."""
+    """Port of the PUB socket at the worker's address, or 0 to let the system choose a port."""
     dial: str | None = None
-    """Address (``tcp://host:port``) of a bound subscriber to connect the PUB socket to, instead of using *port*."""
+    """Address (``tcp://host:port``) of a subscriber to which the PUB socket connects, instead of using *port*."""
     replay_port: int | None = None
-    """Port of the ROUTER socket for replays, or None to offer no replay, which is vLLM's default."""
+    """Port of the ROUTER socket for replays, or None (the default of vLLM) to offer no replays."""
     topic: str = ""
     format: EventFormat = "map"
     hashes: HashSpelling | None = None
     """Encoding of block hashes, or None for the default of the imitated engine."""
     replay_frames: Literal[4, 3] = 4
-    """Number of frames in a replay message. 3 imitates vLLM up to 0.25, which sent no topic."""
+    """Number of frames in a replay message. A value of 3 imitates vLLM up to 0.25, which sent no topic."""
     first_sequence: Literal[0, 1] = 0
-    """Sequence number of the first batch. It is 1 in llm-d's simulator."""
+    """Sequence number of the first batch of events. It is 1 in llm-d's simulator."""
     batch_s: float = 0.0
-    """Seconds of events per batch, or 0 to send a batch after every engine step. llm-d's simulator uses 1."""
+    """Seconds of events in a batch, or 0 to send a batch after every engine step. llm-d's simulator uses 1."""
     buffer_steps: int = 10_000
-    """Number of batches that can be replayed."""
+    """Number of event batches that can be replayed."""
 
     def of_rank(self, rank: int) -> "EventOptions":
-        """Return the options for *rank*, whose number is added to the configured ports as in vLLM."""
+        """Return the event options for *rank*, whose number is added to the configured ports as in vLLM."""
         return dataclasses.replace(
             self,
             port=self.port and self.port + rank,

@@ -1,4 +1,4 @@
-"""Publisher of one block pool's changes: collects changes into batches, numbers the batches and sends them.
+"""Publisher of the changes of one block pool. It collects the changes into batches, numbers the batches and sends them.
 
 1. All changes within one iteration of the event loop form one batch, in the order in which they happened. An engine
    completes a step in one iteration, so there is one batch per step, as in vLLM. With `batch_s`, all changes within
@@ -20,7 +20,7 @@ from simulator.event_wire import EventWire, encode_batch
 
 
 class EventPublisher:
-    """Block sink that publishes changes as KV events from one event loop. *unix* returns the seconds since 1970."""
+    """Receiver that publishes cache changes as KV events from one event loop. *unix* returns the seconds since 1970."""
 
     def __init__(
         self, options: EventOptions, *, wire: EventWire, host: str, unix: Callable[[], float], rank: int = 0
@@ -58,18 +58,17 @@ class EventPublisher:
         self._collect(CacheCleared())
 
     def pause(self) -> None:
-        """Hold back all batches from now on."""
+        """Hold back all event batches from now on."""
         self.is_paused = True
 
     def resume(self) -> None:
-        """Publish the held batches and resume normal publishing."""
+        """Publish the event batches that were held back, and resume normal publishing."""
         self.is_paused = False
         while self._held:
             self._send(self._held.popleft())
 
     def restart(self, *, hangs_up: bool) -> None:
-        """Restart the publisher like a restarted engine, without sending an event. *hangs_up* closes and reopens the
-        sockets.
+        """Restart the publisher like a restarted engine, without an event. *hangs_up* closes and reopens the sockets.
 
         Raises:
             OSError: if another process has taken an address in the meantime.

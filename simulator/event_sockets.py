@@ -17,14 +17,14 @@ from simulator.event_log import Batch
 from simulator.event_options import EventOptions
 
 PUB_HWM = 100_000
-"""Maximum number of queued messages per subscriber (vLLM's default)."""
+"""Maximum number of queued messages per subscriber, as by default in vLLM."""
 
 _SEQUENCE_BYTES = 8
 _END = b"\xff" * _SEQUENCE_BYTES
 
 
 class EventSockets:
-    """Event sockets, closed at first. *replay* returns the batches from a given sequence number on.
+    """Sockets for KV events, closed at first. *replay* returns the batches from a given sequence number on.
 
     If the host stands for all interfaces, its reported address is ``*`` as in vLLM.
     """
@@ -38,12 +38,12 @@ class EventSockets:
         self._publisher: zmq.Socket[bytes] | None = None
         self._router: zmq.Socket[bytes] | None = None
         self.port = options.port
-        """Port of the PUB socket, or 0 until the port is known."""
+        """Port of the PUB socket. It is 0 until the port is known."""
         self.replay_port = options.replay_port
 
     @property
     def endpoint(self) -> str:
-        """Address for subscribers. If the worker connects to a subscriber instead, the subscriber's address."""
+        """Address for subscribers of KV events, or the subscriber's address if the worker connects to a subscriber."""
         return self._options.dial or self._reported(self.port)
 
     @property
@@ -51,7 +51,7 @@ class EventSockets:
         return None if self.replay_port is None else self._reported(self.replay_port)
 
     def open(self) -> None:
-        """Bind the sockets. Reopened sockets use the same ports as before.
+        """Bind the event sockets. Reopened sockets use the same ports as before.
 
         Raises:
             OSError: if an address cannot be used. `filename` is the address.
@@ -66,7 +66,7 @@ class EventSockets:
             raise
 
     def close(self) -> None:
-        """Close all connections. Messages that have not been sent yet are lost."""
+        """Close all connections of the event sockets. Messages that have not been sent yet are lost."""
         if self._router is not None:
             asyncio.get_running_loop().remove_reader(self._router.fileno())
         for opened in (self._router, self._publisher):
@@ -78,7 +78,7 @@ class EventSockets:
             self._context = None
 
     def send(self, batch: Batch) -> None:
-        """Send *batch* to all subscribers without waiting. Sending has no effect while the sockets are closed."""
+        """Send *batch* to all subscribers without waiting. The method does nothing while the sockets are closed."""
         if self._publisher is not None:
             self._publisher.send_multipart((self._topic, _sequence_bytes(batch.sequence), batch.payload))
 

@@ -30,18 +30,18 @@ _DIGEST_BYTES, _HASH_BYTES = 32, 8  # of SHA-256; vLLM's int form has the last e
 
 
 def unsigned(block_hash: int) -> WireHash:
-    """Return the hash as an unsigned integer, vLLM's default."""
+    """Return the block hash as an unsigned integer, which is vLLM's default."""
     return block_hash
 
 
 def digest(block_hash: int) -> WireHash:
-    """Return the whole digest, as vLLM sends it if VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0."""
+    """Return the whole digest of a block hash, as vLLM sends it if VLLM_KV_EVENTS_USE_INT_BLOCK_HASHES=0."""
     end = block_hash.to_bytes(_HASH_BYTES, "big")
     return blake2b(end, digest_size=_DIGEST_BYTES - _HASH_BYTES).digest() + end
 
 
 def signed(block_hash: int) -> WireHash:
-    """Return the hash as a signed integer, as SGLang sends it."""
+    """Return the block hash as a signed integer, as SGLang sends it."""
     return block_hash - (1 << 64) if block_hash >> 63 else block_hash
 
 
@@ -49,10 +49,10 @@ HASHES: Mapping[HashSpelling, Callable[[int], WireHash]] = {"int": unsigned, "by
 
 
 class EventWire(Protocol):
-    """Wire format of one engine's events."""
+    """Wire format of the KV events of one engine."""
 
     merges_removals: ClassVar[bool]
-    """Whether several removed hashes are sent as one event."""
+    """Whether several removed block hashes are sent as one event."""
 
     def stored(self, event: BlocksStored) -> Any: ...
 
@@ -63,13 +63,13 @@ class EventWire(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Notation:
-    """Values that all wire formats need."""
+    """Values that all wire formats of KV events need."""
 
     block_size: int
     """Tokens per block."""
     hashes: HashSpelling = "int"
     adapters: Sequence[str] = ()
-    """Names of the adapters in the order of their process-local numbers, starting at 1."""
+    """Names of the LoRA adapters in the order of their process-local numbers, starting at 1."""
 
     def hash(self, block_hash: int) -> WireHash:
         return HASHES[self.hashes](block_hash)
@@ -112,7 +112,7 @@ class VllmMaps:
 
 @dataclass(frozen=True, slots=True)
 class VllmArrays:
-    """vLLM's events as arrays, the format up to version 0.23."""
+    """Wire format of vLLM's events as arrays, used up to version 0.23."""
 
     notation: Notation
     merges_removals: ClassVar[bool] = False
@@ -168,7 +168,7 @@ class SglangArrays:
 
 @dataclass(frozen=True, slots=True)
 class MockerMaps:
-    """Events of Dynamo's mocker. It has no salts and adapters, which are encoded as in vLLM if present."""
+    """Wire format of Dynamo's mocker. It defines no salts and adapters, which are encoded as in vLLM if present."""
 
     notation: Notation
     merges_removals: ClassVar[bool] = True
@@ -195,7 +195,7 @@ def wire_of(dialect: Dialect, event_format: EventFormat, notation: Notation) -> 
 
 
 def encode_batch(wire: EventWire, events: Sequence[CacheEvent], *, unix_s: float, rank: int = 0) -> bytes:
-    """Return the payload of one message. The cost is linear in the number of tokens."""
+    """Return the payload of one event message. The cost is linear in the number of tokens."""
     return msgspec.msgpack.encode([unix_s, [_spelled(wire, event) for event in events], rank])
 
 
@@ -220,7 +220,7 @@ def _stored_map(notation: Notation, event: BlocksStored) -> dict[str, Any]:
 
 
 def _stored_array(notation: Notation, event: BlocksStored) -> list[Any]:
-    """Return the first array fields, which are the same for all engines."""
+    """Return the first fields of the array for stored blocks, which are the same for all engines."""
     return list(_stored_map(notation, event).values())
 
 

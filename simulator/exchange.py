@@ -1,4 +1,4 @@
-"""One HTTP request and the methods to answer it, on top of plain ASGI."""
+"""HTTP request and the methods to answer it, based on plain ASGI."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
@@ -23,21 +23,21 @@ Handler: TypeAlias = Callable[["HttpExchange"], Awaitable[None]]
 
 
 def require_json(content_type: str) -> None:
-    """Raise vLLM's 400 error if the media type is not JSON."""
+    """Raise vLLM's 400 error if the media type of a request is not JSON."""
     if content_type.partition(";")[0].strip().lower() != "application/json":
         raise ApiError(400, "Unsupported Media Type: Only 'application/json' is allowed")
 
 
 class HttpExchange:
-    """HTTP request with its answer. *dialect* determines the format of errors."""
+    """HTTP request and its answer. *dialect* determines the format of errors."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send, dialect: Dialect = "vllm") -> None:
         self.method: str = scope["method"]
         self.path: str = scope["path"]
         self.named_in_path = ""
-        """Part of the path that matches ``{id}`` in the route."""
+        """Part of the request path that matches ``{id}`` in the route."""
         self.has_begun = False
-        """Whether the head of the answer has been sent."""
+        """Whether the status and headers of the answer have been sent."""
         self.headers: list[tuple[bytes, bytes]] = scope["headers"]
         self.connection: Connection = scope["state"]["connection"]
         self._query: bytes = scope.get("query_string", b"")
@@ -47,7 +47,7 @@ class HttpExchange:
         self._body: bytes | None = None
 
     def header(self, name: bytes) -> str | None:
-        """Return the first value of a header, or None. *name* must be lower case."""
+        """Return the first value of a request header, or None. *name* must be lower case."""
         return next((value.decode("latin-1") for key, value in self.headers if key == name), None)
 
     async def body(self) -> bytes:
@@ -69,15 +69,15 @@ class HttpExchange:
         return self.header(b"content-type") or ""
 
     def query(self, name: str) -> str | None:
-        """Return the last value of a query parameter, or None."""
+        """Return the last value of a query parameter, or None if the parameter is missing."""
         return parse_qs(self._query.decode("latin-1")).get(name, [None])[-1]
 
     def require_json(self) -> None:
-        """Raise `ApiError` if the media type is not JSON."""
+        """Raise `ApiError` if the media type of the request is not JSON."""
         require_json(self.content_type)
 
     def event_error(self, error: ApiError) -> dict[str, Any]:
-        """Return the JSON of *error* in the format for streams."""
+        """Return *error* as JSON in the format for streams."""
         return event_error_shape(self._dialect, self.path)(error)
 
     async def reply_json(self, value: Any) -> None:

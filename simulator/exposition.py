@@ -25,12 +25,12 @@ class MetricNames(Protocol):
 
     @property
     def finished(self) -> str | None:
-        """Name of the counter of finished requests by reason, or None if the engine has no such counter."""
+        """Name of the metric that counts finished requests by reason, or None if the engine has no such metric."""
         ...
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """Labels of all metrics."""
+        """Labels that all metrics have."""
         ...
 
     def families(self, load: EngineLoad) -> Iterable[Metric]: ...
@@ -47,7 +47,7 @@ class Exposition:
         started_at: float,
         others: "Sequence[tuple[MetricNames, Callable[[], EngineLoad]]]" = (),
     ) -> None:
-        """*others* are further data-parallel ranks, whose metrics appear on the same page."""
+        """Create the metrics page. *others* are further data-parallel ranks, whose metrics appear on the same page."""
         self._registry = CollectorRegistry()
         self._registry.register(_LoadCollector([(names, read_load), *others], started_at=started_at))
         self._ttft = Histogram(
@@ -72,7 +72,7 @@ class Exposition:
         self._ttft.observe(ttft_s)
 
     def finished(self, reason: str) -> None:
-        """Count a finished request. *reason* is stop, length or abort."""
+        """Count a finished request. *reason* is "stop", "length" or "abort"."""
         if reason in self._finished:
             self._finished[reason].inc()
 

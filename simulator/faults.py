@@ -45,12 +45,12 @@ _WITHOUT_COUNT = frozenset({"slow", "stuck", "freeze", "engine_dead"})
 
 
 class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Fault as JSON, as set and returned by /control/faults."""
+    """Injected fault as JSON, as set and returned by /control/faults."""
 
     mode: FaultMode
     status: Annotated[int, msgspec.Meta(ge=400, le=599)] = 500
     after_tokens: Annotated[int, msgspec.Meta(ge=0)] | None = None
-    """Number of output tokens before the fault. The default is 5, 1 or 0, depending on the mode.
+    """Number of output tokens before the fault takes effect. The default is 5, 1 or 0, depending on the fault's mode.
     """
     seconds: Annotated[float, msgspec.Meta(gt=0, le=3600)] = 1.0
     drip_bytes: Annotated[int, msgspec.Meta(ge=1)] = 3
@@ -59,7 +59,7 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def strikes_after(self) -> int:
-        """Number of output tokens of a request before the fault takes effect."""
+        """Number of output tokens that a request gets before the fault takes effect."""
         return _DEFAULT_AFTER_TOKENS.get(self.mode, 0) if self.after_tokens is None else self.after_tokens
 
 
@@ -67,14 +67,14 @@ NO_FAULT = Fault("none")
 
 
 class Faults:
-    """Current fault, and the number of requests that it still affects."""
+    """Current fault of the worker, and the number of requests that the fault still affects."""
 
     def __init__(self) -> None:
         self._fault = NO_FAULT
         self._remaining: int | None = None
 
     def set(self, fault: Fault) -> None:
-        """Set the fault. Raises `ValueError` for an invalid combination of fields."""
+        """Set the current fault. Raises `ValueError` if the combination of fields is invalid."""
         if fault.mode in _WITHOUT_COUNT and fault.count is not None:
             raise ValueError(f"count: {fault.mode} affects the whole worker and accepts no count")
         self._fault = fault
@@ -82,14 +82,14 @@ class Faults:
 
     @property
     def in_force(self) -> Fault:
-        """Current fault with its remaining count, or `NO_FAULT` once the count is used up."""
+        """Current fault with its remaining number of requests, or `NO_FAULT` once that number is used up."""
         if self._remaining == 0:
             return NO_FAULT
         return msgspec.structs.replace(self._fault, count=self._remaining)
 
     @property
     def whole_worker(self) -> FaultMode:
-        """Return ``refuse`` or ``hang`` while every request except to /control is affected, and ``none`` otherwise."""
+        """Return ``refuse`` or ``hang`` while this affects all requests except to /control, and else ``none``."""
         if self._fault.mode in ("refuse", "hang") and self._fault.count is None:
             return self._fault.mode
         return "none"
@@ -100,18 +100,18 @@ class Faults:
 
     @property
     def slow_factor(self) -> float:
-        """Factor by which all work takes longer. Infinity means that the engine stands still."""
+        """Factor by which all work of the engine is slowed down. Infinity means that the engine stands still."""
         if self._fault.mode == "stuck":
             return math.inf
         return self._fault.factor if self._fault.mode == "slow" else 1.0
 
     def end(self, mode: FaultMode) -> None:
-        """End the fault if its mode is *mode*."""
+        """End the current fault if the fault's mode is *mode*."""
         if self._fault.mode == mode:
             self.set(NO_FAULT)
 
     def take(self) -> Fault:
-        """Return the fault for an inference request that has just arrived, and decrease the fault's count."""
+        """Return the fault for an inference request that has just arrived, and decrease its remaining number."""
         fault = self.in_force
         if self._remaining:
             self._remaining -= 1

@@ -1,4 +1,4 @@
-"""Timing model of all replay results: one prefill at a time, in order of arrival, alongside any number of decodes.
+"""Timing model used for all replay results. Prefills run one at a time in order of arrival, decodes run all at once.
 
 A prefill starts when the server is free and all blocks of the request fit, including the blocks of its answer. No
 request is therefore ever preempted, and a request costs O(blocks) for an answer of any length. Values are fixed at
@@ -62,7 +62,7 @@ class _Decode:
 
 
 class FifoEngine:
-    """Engine with a single FIFO prefill server. *token_events* adds a `Token` event for each token after the first."""
+    """Engine that runs one prefill at a time in order of arrival. *token_events* adds an event for each later token."""
 
     def __init__(self, pool: BlockPool, timing: Timing | None = None, *, token_events: bool = False) -> None:
         self._pool = pool
@@ -192,7 +192,7 @@ class FifoEngine:
         self._outbox.append(Finished(decode.request.id, at))
 
     def _settle(self, decode: _Decode, generated: int) -> None:
-        """Count and cache the generated tokens, and free the blocks. The KV of the last token is never computed."""
+        """Count and cache the generated tokens, and free the blocks. No KV is ever computed for the last token."""
         self._tally.generation_tokens += generated
         computed = decode.request.prompt_tokens + generated - 1
         store_computed(self._pool, decode.request, decode.blocks, stored=decode.stored, computed_tokens=computed)

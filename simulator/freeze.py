@@ -1,4 +1,4 @@
-"""Frozen worker, as after SIGSTOP: the operating system still accepts connections and bytes for the worker.
+"""Freezing of a worker, as by SIGSTOP: the operating system still accepts connections and bytes for the worker.
 
 Requests that arrive during the freeze are answered after it. Tokens that the engine generates during the freeze are
 sent all at once.
@@ -32,7 +32,7 @@ class Freeze:
         self._timer = asyncio.get_running_loop().call_later(seconds, thaw)
 
     def end(self) -> None:
-        """End the freeze at once. This has no effect on a worker that is not frozen."""
+        """End the freeze of the worker at once. A worker that is not frozen is not affected."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

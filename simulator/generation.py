@@ -1,4 +1,4 @@
-"""Inference for all endpoints: parse the request, apply a fault, submit the request, and write the engine's tokens.
+"""Inference for all endpoints: parse a request, apply a fault, submit the request, and write the engine's tokens.
 
 1. An endpoint defines how a request is parsed and how an answer is formatted. All other steps are the same for every
    endpoint.
@@ -36,17 +36,17 @@ from simulator.tokens import TokenSequence, block_hashes
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """Request as an endpoint reads it."""
+    """Inference request as an endpoint reads it."""
 
     body: bytes
     content_type: str
     base_id: str
-    """Base of the request and answer ids: the caller's X-Request-Id, or a random value."""
+    """Base of the ids of the request and its answer: the caller's X-Request-Id, or a random value."""
     created: int
-    """Creation time in Unix seconds."""
+    """Creation time of the request in Unix seconds."""
 
     def json_body(self) -> bytes:
-        """Return the request body. Raises `ApiError` if the media type is not JSON."""
+        """Return the request body as JSON. Raises `ApiError` if the media type is not JSON."""
         require_json(self.content_type)
         return self.body
 
@@ -60,11 +60,11 @@ class Endpoint(Protocol):
 
 
 class CutByFault(Exception):
-    """Error: an injected fault has closed the connection."""
+    """Error: an injected fault has closed the client's connection."""
 
 
 class GenerationService:
-    """Answers inference requests with the engines of *ranks*. *wall* is a monotonic clock, *unix* is the Unix time."""
+    """Service that answers inference requests with the engines of *ranks*. Clock *wall* is monotonic, *unix* is not."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class GenerationService:
         role: Role | None = None,
         defects: Defects = NO_DEFECTS,
     ) -> None:
-        """*role* is the role of a prefill or decode worker, or None for a worker that handles whole requests."""
+        """Create the service. *role* is that of a prefill or decode worker, or None if the worker does both."""
         self._model = model
         self._block_size = block_size
         self._ranks = ranks
@@ -100,14 +100,14 @@ class GenerationService:
         self._idle.set()
         self.in_flight = 0
         self.spelling = Spelling()
-        """Formatting of the streams that begin from now on."""
+        """Formatting of the streams that will begin from now on."""
 
     async def wait_idle(self) -> None:
-        """Wait until no request is running."""
+        """Wait until no inference request is running."""
         await self._idle.wait()
 
     async def serve(self, exchange: HttpExchange, endpoint: Endpoint) -> None:
-        """Answer one request. Raises `ApiError` only before the answer has begun."""
+        """Answer one inference request. Raises `ApiError` only before the answer has begun."""
         entry = JournalEntry(path=exchange.path, headers=exchange.headers, at=self._unix())
         self._journal.add(entry)
         self.in_flight += 1
@@ -220,7 +220,7 @@ class GenerationService:
 
 
 async def _meet(fault: Fault, exchange: HttpExchange, *, streams: bool) -> None:
-    """Apply *fault* to a request that has not begun to run."""
+    """Apply *fault* to a request whose generation has not begun."""
     if fault.mode == "refuse":
         exchange.connection.reset()
     if fault.mode in ("refuse", "hang"):
@@ -249,7 +249,7 @@ def _ordered(fault: Fault) -> ApiError:
 
 
 class _Writer:
-    """Writes engine events as one HTTP answer, streamed or whole, and applies *fault* at its position in the output."""
+    """Writer of engine events as one HTTP answer, streamed or whole, with *fault* at its position in the output."""
 
     def __init__(
         self,
@@ -263,7 +263,7 @@ class _Writer:
     ) -> None:
         self.fault = fault
         self.blocks: Json | None = None
-        """Description of the blocks held for another worker. Answers that do not stream include it."""
+        """Description of the cache blocks held for another worker, which is part of answers that are not streamed."""
         self._exchange = exchange
         self._shape = shape
         self._progress = progress
@@ -304,7 +304,7 @@ class _Writer:
             await self._exchange.reply_json(body if self.blocks is None else body | {"kv_transfer_params": self.blocks})
 
     async def abort(self) -> None:
-        """End all incomplete choices with the finish_reason ``abort``."""
+        """End all incomplete choices of the answer with the finish_reason ``abort``."""
         for choice in self._progress.abort():
             if self._streams:
                 token = self._progress.untold(choice)
@@ -313,7 +313,7 @@ class _Writer:
         await self.end()
 
     async def fail(self, error: ApiError) -> None:
-        """End a stream with *error* as its last event."""
+        """End a stream of events with *error* as its last event."""
         await self._stream.end(self._shape.failure(error, self._exchange.event_error(error)))
 
     def _events(self, choice: Choice) -> list[Event]:
@@ -323,7 +323,7 @@ class _Writer:
         return opening + self._shape.token(token, self._usage_so_far(choice, choice.sent))
 
     def _usage_so_far(self, choice: Choice, sent: int) -> Json | None:
-        """Return the usage of a single choice, as vLLM counts it within a stream."""
+        """Return the token usage of a single choice, as vLLM counts it within a stream."""
         if not self._progress.request.continuous_usage:
             return None
         return usage_json(prompt_tokens=len(choice.prompt), completion_tokens=sent)
@@ -333,7 +333,7 @@ class _Writer:
             await self._stream.write(out)
 
     async def _strike(self) -> None:
-        """Apply the fault. All faults except silence end the answer."""
+        """Apply the injected fault. All faults except silence end the answer."""
         self._strikes_after = None
         if self.fault.mode == "error_event":
             raise _ordered(self.fault)

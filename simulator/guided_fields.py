@@ -1,4 +1,4 @@
-"""Parsing of request fields that constrain the answer, in OpenAI's and in vLLM's format."""
+"""Parser for request fields that constrain the answer, in OpenAI's and in vLLM's format."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ _MAX_OPTIONS = 1000
 
 
 def functions_of(tools: Sequence[Any] | None) -> list[Function]:
-    """Return the functions among *tools*, which have the format of the chat API."""
+    """Return the functions in *tools*, which have the format of the chat API."""
     found = []
     for tool in tools or ():
         match tool:
@@ -24,7 +24,7 @@ def functions_of(tools: Sequence[Any] | None) -> list[Function]:
 
 
 def guide_for_tools(functions: Sequence[Function], choice: Any, messages: Sequence[Json]) -> Guide | None:
-    """Return the guide for the tools of a chat. *choice* is OpenAI's ``tool_choice``.
+    """Return the guide that determines the answer to a chat with tools. *choice* is OpenAI's ``tool_choice``.
 
     By default the model calls a tool after a user message and reports the result after a tool message, so that every
     agent loop ends.
@@ -53,7 +53,7 @@ def guide_for_tools(functions: Sequence[Function], choice: Any, messages: Sequen
 
 
 def guide_for_format(response_format: Any, structured: Any, guided_json: Any, guided_choice: Any) -> Guide | None:
-    """Return the guide for ``response_format``, or for vLLM's ``structured_outputs`` and its older fields.
+    """Return the guide for ``response_format``, or for vLLM's ``structured_outputs`` and the older fields.
 
     Raises:
         ApiError: 400 if no answer can satisfy the constraint.
@@ -104,7 +104,7 @@ def _of_schema(schema: Any, field: str) -> Guide:
 
 
 def _check_schema(schema: Any, field: str) -> None:
-    """Raise `ApiError` 400 if no value can be found that satisfies the schema."""
+    """Raise `ApiError` 400 if the module cannot find a value that satisfies the schema."""
     try:
         value_for(schema, seed=b"", richness=0)
     except SchemaUnsupported as error:
@@ -119,7 +119,7 @@ def _choosing(options: Any) -> Guide:
 
 
 def _report(message: Json) -> str:
-    """Return a tool result as one line without template marks, so that its tokens stay the same in later turns."""
+    """Return a tool result as one line without template marks, so that its tokens are the same in later requests."""
     content = message.get("content")
     if isinstance(content, list):
         texts = [part.get("text") for part in content if isinstance(part, dict)]

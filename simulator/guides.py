@@ -1,4 +1,4 @@
-"""Answers that are determined by the request: tool calls, JSON for a schema, one of several choices, or a tool result.
+"""Answers that the request determines: tool calls, JSON for a schema, one of several choices, or a tool result.
 
 A guide writes the whole text of an answer, and the engine returns the text token by token like any other answer. The
 text depends on the prompt only, so all workers give the same answer. The guide writes the largest variant that fits the
@@ -24,12 +24,12 @@ _HEAD_BYTES = len(TokenSequence.from_text(_ANSWER_HEAD).packed)
 
 @dataclass(frozen=True, slots=True)
 class CallHead:
-    """Beginning of a tool call, before its arguments."""
+    """Beginning of a tool call, up to its arguments."""
 
     id: str
     name: str
     characters: int
-    """Number of characters of the answer's text before the arguments."""
+    """Number of characters of the answer before the arguments of the tool call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,25 +41,25 @@ class Script:
 
 
 class Guide(Protocol):
-    """Interface of guides, which determine an answer instead of the model."""
+    """Interface of guides, which determine an answer in place of the model."""
 
     def scripts(self, seed: bytes) -> Iterator[Script]:
-        """Yield the possible answers, longest first, or nothing if no value satisfies a schema."""
+        """Yield the possible answers, longest first. Yield nothing if no value satisfies the schema."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """Tool that can be called."""
+    """Function that the model can call as a tool."""
 
     name: str
     parameters: Any
-    """JSON schema of the arguments."""
+    """JSON schema of the function's arguments."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallGuide:
-    """Guide for a call of one of *functions*."""
+    """Guide for an answer that calls one of *functions*."""
 
     functions: Sequence[Function]
 
@@ -100,8 +100,8 @@ class TextGuide:
 
 
 def guided_answer(guide: Guide, prompt: TokenSequence, *, max_tokens: int, choice: int) -> tuple[Answer, Script]:
-    """Return the answer that *guide* determines, and its text. It is cut at *max_tokens* if even the shortest answer is
-    longer.
+    """Return the answer that *guide* determines, and its text. The answer is cut at *max_tokens* if even the shortest
+    one is longer.
 
     Raises:
         SchemaUnsupported: if no value satisfies the schema.
@@ -126,7 +126,7 @@ JSON_OBJECT: Json = {
 
 
 def _tokens_of(text: str) -> bytes:
-    """Return the tokens of *text* at the position where the chat template inserts it."""
+    """Return the tokens of *text* at the position where the chat template would insert the text."""
     return TokenSequence.from_text(_ANSWER_HEAD + text).packed[_HEAD_BYTES:]
 
 
@@ -137,5 +137,5 @@ def _values(schema: Any, seed: bytes) -> Iterator[Any]:
 
 
 def _written(value: Any) -> str:
-    """Return *value* in the format of tool call arguments in the chat template, without template marks."""
+    """Return *value* in the chat template's format for tool call arguments, without template marks."""
     return json.dumps(value, ensure_ascii=False).replace("<|", "\\u003c|")

@@ -1,4 +1,4 @@
-"""Recent requests of a worker. Tests read them to see what a gateway sent upstream."""
+"""Record of a worker's recent requests. Tests read the record to see what a gateway sent upstream."""
 
 import base64
 import hashlib
@@ -14,7 +14,7 @@ affected it.
 
 @dataclass(slots=True, kw_only=True)
 class JournalEntry:
-    """One inference request with its times in Unix seconds."""
+    """Inference request in the journal, with its times in Unix seconds."""
 
     path: str
     headers: list[tuple[bytes, bytes]]
@@ -46,7 +46,7 @@ class JournalEntry:
 
 
 class Journal:
-    """The last *limit* requests, oldest first."""
+    """Record of the last *limit* requests, oldest first."""
 
     def __init__(self, limit: int = 100) -> None:
         self._entries: deque[JournalEntry] = deque(maxlen=limit)

@@ -32,9 +32,9 @@ class Likelihood:
 class TokenLogprobs:
     chosen: Likelihood
     others: Sequence[Likelihood]
-    """Most likely alternatives to the token, in order."""
+    """Most likely alternatives to the token, the most likely one first."""
     offset: int
-    """Number of characters in the answer before the token."""
+    """Number of characters of the answer before the token."""
 
 
 def token_logprobs(ids: Sequence[int], *, before: int, others: int) -> list[TokenLogprobs]:
@@ -63,7 +63,7 @@ def _log(probability: float) -> float:
 
 
 def chat_logprobs(tokens: Sequence[TokenLogprobs] | None, top: int) -> Json | None:
-    """Return the log probabilities in the format of chats, with the *top* most likely tokens per position."""
+    """Return the log probabilities in the format for chats, with the *top* most likely tokens at each position."""
     if tokens is None:
         return None
     content = []
@@ -78,7 +78,7 @@ def _chat_token(likelihood: Likelihood) -> Json:
 
 
 def completion_logprobs(tokens: Sequence[TokenLogprobs] | None, top: int) -> Json | None:
-    """Return the log probabilities in the format of completions. The chosen token is always among the *top* tokens."""
+    """Return the log probabilities in the format for completions. The chosen token is always among the *top* tokens."""
     if tokens is None:
         return None
     ranked = [[token.chosen, *token.others][: max(1, top)] for token in tokens]

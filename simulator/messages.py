@@ -130,7 +130,7 @@ def _event(name: str, /, **fields: Any) -> Event:
 
 
 def _guide(asked: _MessagesBody) -> Guide | None:
-    """Return the guide for the tools. A turn with a tool result counts as a tool message, even if it also has text."""
+    """Return the guide for the tools. A message with a tool result is a tool message, even if it also has text."""
     last = asked.messages[-1]
     messages = list(_messages_of(last))
     results = [message for message in messages if message.get("role") == "tool"]
@@ -147,7 +147,7 @@ def _guide(asked: _MessagesBody) -> Guide | None:
 
 
 def _input(arguments: str) -> Any:
-    """Return the input of a tool call, or an empty object if the token limit cut the arguments."""
+    """Return the input of a tool call, or an empty object if the token limit cut the arguments off."""
     try:
         return json.loads(arguments)
     except ValueError:
@@ -172,7 +172,7 @@ def _system_text(system: str | list[Json] | None) -> str:
 
 
 def _messages_of(turn: Json) -> Iterator[Json]:
-    """Yield a turn as messages of a chat."""
+    """Yield an Anthropic message as one or more chat messages."""
     if not isinstance(turn.get("content"), list):
         yield turn
         return

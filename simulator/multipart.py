@@ -1,4 +1,4 @@
-"""Parsing of ``multipart/form-data`` with the standard library's MIME parser."""
+"""Parser for ``multipart/form-data`` that uses the standard library's MIME parser."""
 
 from collections.abc import Mapping
 from email import policy
@@ -9,7 +9,7 @@ from simulator.errors import ApiError
 
 
 def read_form(body: bytes, content_type: str) -> Mapping[str, bytes]:
-    """Return the form fields by name. Files are returned as bytes, and the last value of a repeated name wins.
+    """Return the form fields by name. Files are returned as bytes. If a name is repeated, its last value is used.
 
     Raises:
         ApiError: 400 if the body is not a form or has no parts.

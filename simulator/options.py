@@ -18,53 +18,51 @@ from simulator.timing import Timing
 
 @dataclass(frozen=True, slots=True)
 class SimulatorOptions:
-    """Options of a simulated worker. Raises `ValueError` with the option name for an invalid value."""
+    """Options of a simulated worker. Raises `ValueError` with the option name if a value is invalid."""
 
     host: str = "127.0.0.1"
     port: int = 18101
-    """Port of the worker, or 0 to let the system choose a port."""
+    """HTTP port of the worker, or 0 to let the system choose a port."""
     model: str = "tiny"
     blocks: int = 2048
     block_size: int = 16
     """Tokens per block."""
     prefill_tokens_per_s: float = 10_000.0
     tpot_ms: float = 12.0
-    """Milliseconds per output token of a request that runs alone."""
+    """Milliseconds per output token for a request that runs alone."""
     speed: float = 1.0
-    """Engine seconds per real second. Both 0 and infinity mean as fast as possible."""
+    """Number of engine seconds per real second. Both 0 and infinity mean "as fast as possible"."""
     timing: Literal["chunked", "fifo"] = "chunked"
     max_model_len: int | None = None
-    """Maximum number of prompt and answer tokens, by default the number of tokens that the cache holds."""
+    """Maximum number of prompt and answer tokens together, by default the number of tokens that fit into the cache."""
     max_num_batched_tokens: int = 2048
-    """Maximum number of tokens per step of the chunked timing model."""
+    """Maximum number of tokens in one engine step of the chunked timing model."""
     max_num_seqs: int = 256
     """Maximum number of concurrently running requests in the chunked timing model."""
     stream_interval: int = 1
     """Number of output tokens per stream event. The first token is always sent alone, as in vLLM."""
     dialect: Dialect = "vllm"
-    """Engine whose routes, errors and metrics are imitated."""
+    """Inference engine whose routes, errors and metrics are imitated."""
     old_metrics: bool = False
-    """Whether to use vLLM's metrics of version 0.10.2 and earlier."""
+    """Whether to use the metrics of vLLM 0.10.2 and earlier."""
     health_delay_s: float = 1.0
-    """Minimum duration of SGLang's /health in seconds. Other routes are not delayed."""
+    """Minimum duration of a request to SGLang's /health in seconds. Other routes are not delayed."""
     shutdown_timeout_s: float = 0.0
-    """Seconds that running requests may continue after SIGTERM, while new requests are aborted.
-    """
+    """Seconds for which running requests continue after SIGTERM, while new requests are aborted."""
     lora_modules: Sequence[str] = ()
-    """Names of the LoRA adapters. Each adapter is requested like a model and shares no blocks with the base model."""
+    """Names of the LoRA adapters, which clients request like models. Adapters share no blocks with the base model."""
     lora_load_ms: float | None = None
     """Milliseconds to load an adapter at runtime, or None to disable runtime loading and unloading."""
     enable_scale_out: bool = False
-    """Whether vLLM's render routes are enabled."""
+    """Whether the render routes of vLLM are enabled."""
     ranks: int = 1
-    """Number of data-parallel ranks, or of workers behind a Dynamo frontend, each with an engine and a cache.
-    """
+    """Number of data-parallel ranks, or of workers behind a Dynamo frontend. Each has its own engine and cache."""
     role: RoleName = "both"
-    """Role of the worker: "prefill" or "decode" for one part of each request, "both" for whole requests."""
+    """Role of the worker: "prefill" or "decode" for one part of each request, or "both" for whole requests."""
     half: HalfOptions = field(default_factory=HalfOptions)
     """Options for prefill and decode workers."""
     kv_events: EventOptions | None = None
-    """Options of the KV events, or None to publish no KV events."""
+    """Options for publishing KV events, or None to publish no KV events."""
     defects: Defects = NO_DEFECTS
 
     def __post_init__(self) -> None:
@@ -114,7 +112,7 @@ class SimulatorOptions:
 
     @property
     def context_tokens(self) -> int:
-        """Maximum number of tokens in an accepted sequence."""
+        """Maximum length of an accepted sequence in tokens."""
         return self.max_model_len if self.max_model_len is not None else self.blocks * self.block_size
 
     def build_pool(self, sink: BlockSink | None = None) -> BlockPool:

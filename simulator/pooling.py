@@ -21,20 +21,20 @@ from simulator.sse import Event, Json
 from simulator.tokens import TokenSequence
 
 DIMENSIONS = 64
-"""Length of an embedding, unless fewer dimensions are requested."""
+"""Number of dimensions of an embedding, unless fewer dimensions are requested."""
 
 
 class _EmbeddingsBody(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     input: Any = None
     messages: list[dict[str, Any]] | None = None
-    """Chat to embed instead of an input, which is an extension of vLLM."""
+    """Chat to embed instead of an input. The field is an extension of vLLM."""
     encoding_format: Literal["float", "base64"] = "float"
     dimensions: Annotated[int, msgspec.Meta(ge=1, le=DIMENSIONS)] | None = None
 
 
 class _ScoreBody(msgspec.Struct, frozen=True, kw_only=True):
-    """Score request. Both vLLM names of each side are accepted."""
+    """JSON body of a score request. Both of vLLM's names for each of the two inputs are accepted."""
 
     model: str | None = None
     text_1: str | list[str] | None = None
@@ -48,12 +48,12 @@ class _RerankBody(msgspec.Struct, frozen=True, kw_only=True):
     documents: list[str | dict[str, Any]]
     model: str | None = None
     top_n: Annotated[int, msgspec.Meta(ge=0)] = 0
-    """Maximum number of results, or 0 for all documents."""
+    """Maximum number of results, or 0 to return results for all documents."""
 
 
 @dataclass(frozen=True, slots=True)
 class PooledShape:
-    """Answer whose only missing part is the usage. Its numbers were computed from the input before."""
+    """Answer that lacks only the token usage. Its numbers were already computed from the input."""
 
     id: str
     write: Callable[[Json], Json]
@@ -178,7 +178,7 @@ def _document_text(document: str | dict[str, Any], number: int) -> str:
 
 
 def _pairs(firsts: list[str], seconds: list[str]) -> list[TokenSequence]:
-    """Pair one text with each of several texts, or pair the texts of two equally long lists."""
+    """Pair one text with each of several texts, or pair up the texts of two lists of equal length."""
     if len(firsts) == 1:
         firsts = firsts * len(seconds)
     if len(firsts) != len(seconds):
@@ -190,12 +190,12 @@ def _pairs(firsts: list[str], seconds: list[str]) -> list[TokenSequence]:
 
 
 def _score(pair: TokenSequence) -> float:
-    """Return a score from 0 to 1."""
+    """Return a made-up similarity score from 0 to 1."""
     return int.from_bytes(blake2b(pair.packed, digest_size=4).digest(), "big") / (2**32 - 1)
 
 
 def _vector(prompt: TokenSequence, dimensions: int) -> list[float]:
-    """Return a vector of length 1."""
+    """Return a made-up vector of length 1."""
     digest = b"".join(
         blake2b(prompt.packed, digest_size=64, salt=number.to_bytes(4, "big")).digest()
         for number in range(DIMENSIONS * 2 // 64)
@@ -206,5 +206,5 @@ def _vector(prompt: TokenSequence, dimensions: int) -> list[float]:
 
 
 def _packed(vector: Sequence[float]) -> str:
-    """Return the vector as Base64 of little-endian 32-bit floats, the format that OpenAI's SDK reads."""
+    """Return the vector as Base64 of little-endian 32-bit floats, the format that OpenAI's SDK expects."""
     return base64.b64encode(struct.pack(f"<{len(vector)}f", *vector)).decode()

@@ -1,4 +1,4 @@
-"""Answers to one request, and the part of each answer that has been sent."""
+"""Answers to one request, with the part of each answer that has been sent so far."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,29 +20,29 @@ from simulator.tokens import TOKEN_BYTES, TokenSequence
 
 @dataclass(slots=True, eq=False)
 class Choice:
-    """Answer with the part of it that has been sent."""
+    """Answer with the part of its tokens that has been sent."""
 
     index: int
     prompt: TokenSequence
     answer: Answer
     detokenizer: Detokenizer
     call: CallHead | None = None
-    """Beginning of the tool call if the answer is one, or None."""
+    """Beginning of the tool call, or None if the answer is not a tool call."""
     stopped: Stopped | None = None
     """Position at which a stop string cut the text, or None."""
     logprobs: Sequence[TokenLogprobs] | None = None
     """Log probabilities of all tokens, or None if not requested."""
     shown: list[str] = field(default_factory=list)
-    """Text that each sent token has added."""
+    """Text that was added by each sent token."""
     cached_tokens: int = 0
     is_aborted: bool = False
-    """Whether the engine aborted the answer."""
+    """Whether the engine has aborted the answer."""
     reported: int = 0
-    """Number of tokens that stream events have reported."""
+    """Number of tokens that were reported in stream events."""
 
     @property
     def sent(self) -> int:
-        """Number of tokens that have been sent."""
+        """Number of the answer's tokens that have been sent."""
         return len(self.shown)
 
     @property
@@ -57,22 +57,22 @@ class Choice:
 
     @property
     def token_ids(self) -> Sequence[int]:
-        """Ids of the tokens that have been sent."""
+        """Ids of the answer's tokens that have been sent."""
         return self.answer.tokens.ids[: self.sent]
 
     def is_due(self, interval: int) -> bool:
-        """Return whether to emit output now (see `make_request_output` in vllm/v1/engine/output_processor.py)."""
+        """Return whether output is due now (see `make_request_output` in vllm/v1/engine/output_processor.py)."""
         return self.is_complete or not self.reported or self.sent - self.reported >= interval
 
     def send(self) -> None:
-        """Count one more sent token."""
+        """Count one more token as sent."""
         piece = self.detokenizer.feed(self.answer.tokens.ids[self.sent])
         if self.stopped is not None:
             piece = piece[: self.stopped.characters - sum(map(len, self.shown))]
         self.shown.append(piece)
 
     def text(self, reported: int, *, wants_ids: bool) -> ChoiceText:
-        """Return the text that was sent after the first *reported* tokens."""
+        """Return the text that was sent after the first *reported* tokens of the answer."""
         before, text = "".join(self.shown[:reported]), "".join(self.shown)
         call = None
         if self.call is not None:
@@ -91,7 +91,7 @@ class Choice:
 
 
 class Progress:
-    """Choices of one request while the engine works on them."""
+    """Choices (alternative answers) of one request while the engine generates them."""
 
     def __init__(self, request: GenerationRequest, reply_id: str, *, defects: Defects = NO_DEFECTS) -> None:
         self.request = request
@@ -112,7 +112,7 @@ class Progress:
 
     @property
     def cached_tokens(self) -> int:
-        """Number of cached tokens of each prompt, as found for its first choice."""
+        """Number of cached tokens of each prompt, as reported for the first choice."""
         return sum(
             choice.cached_tokens
             for choice in self.choices.values()
@@ -127,7 +127,7 @@ class Progress:
         )
 
     def note(self, event: EngineEvent) -> Choice | None:
-        """Return the choice to which *event* added a token, which counts as sent, or None if it added no token."""
+        """Return the choice to which *event* added a token, which now counts as sent, or None if no token was added."""
         if not isinstance(event, FirstToken | Token):
             return None
         choice = self.choices[event.request_id]
@@ -137,14 +137,14 @@ class Progress:
         return choice
 
     def abort(self) -> list[Choice]:
-        """Drop the incomplete choices and return them."""
+        """Drop the incomplete choices of the request and return them."""
         left = [choice for choice in self.choices.values() if not choice.is_complete]
         for choice in left:
             choice.is_aborted = True
         return left
 
     def untold(self, choice: Choice) -> ChoiceText:
-        """Return the sent tokens of *choice* that no event has reported, or no tokens if the engine aborted it."""
+        """Return the sent tokens of *choice* that no stream event has reported, or none if the engine aborted it."""
         return choice.text(choice.reported, wants_ids=self.request.return_token_ids)
 
     def whole(self) -> list[ChoiceText]:
@@ -152,7 +152,7 @@ class Progress:
 
 
 def _choice(request: GenerationRequest, prompt: TokenSequence, max_tokens: int, number: int, index: int) -> Choice:
-    """Return answer *number* to *prompt* before any of it is sent. Raises `ApiError` if the request is invalid."""
+    """Return the choice *number* for *prompt*, with nothing sent yet. Raises `ApiError` if the request is invalid."""
     made, call = _answer(request, prompt, max_tokens, number)
     stopped = None
     if request.stops.strings and call is None:

@@ -17,15 +17,15 @@ from simulator.exchange import HttpExchange
 from simulator.realtime import RealtimeEngine
 
 RANK_HEADER = b"x-data-parallel-rank"
-"""Header for the rank in vLLM (vllm/entrypoints/generate/base/serving.py) and SGLang. Non-numeric values are ignored.
+"""Header for the rank in vLLM (vllm/entrypoints/generate/base/serving.py) and SGLang. Other than numbers are ignored.
 """
 INSTANCE_HEADERS = (b"x-dynamo-worker-instance-id", b"x-worker-instance-id")
-"""Headers of Dynamo's frontend that name a worker instance."""
+"""Headers of Dynamo's frontend that select a worker instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rank:
-    """One rank. *publisher* publishes the changes of its block pool, or is None if nothing is published."""
+    """Data-parallel rank. *publisher* publishes the changes of its block pool, or is None if nothing is published."""
 
     number: int
     pool: BlockPool
@@ -34,14 +34,14 @@ class Rank:
 
 
 class Ranks:
-    """All ranks of one server, which most callers use like one engine."""
+    """All data-parallel ranks of one server. Most callers use them like a single engine."""
 
     def __init__(self, ranks: Sequence[Rank], dialect: Dialect = "vllm", *, seed: str = "") -> None:
-        """*ranks* must not be empty. *seed* changes the ids of Dynamo's worker instances."""
+        """Create the group of *ranks*, which must not be empty. *seed* changes the ids of Dynamo's worker instances."""
         self._ranks = ranks
         self._dialect = dialect
         self.instances = tuple(_instance_id(f"{seed}/{rank.number}") for rank in ranks)
-        """Ids of the worker instances behind a Dynamo frontend. They exceed 2^53 like Dynamo's ids."""
+        """Ids of the worker instances behind a Dynamo frontend. They are greater than 2^53, as in Dynamo."""
 
     def __iter__(self) -> Iterator[Rank]:
         return iter(self._ranks)
@@ -50,7 +50,7 @@ class Ranks:
         return len(self._ranks)
 
     def engine_for(self, exchange: HttpExchange) -> RealtimeEngine:
-        """Return the engine for *exchange*. Raises `ApiError` 400 if it names a rank that does not exist."""
+        """Return the engine that answers *exchange*. Raises `ApiError` 400 if the requested rank does not exist."""
         wanted = self._wanted(exchange)
         if wanted is not None or len(self._ranks) == 1:
             return self._ranks[wanted or 0].engine
@@ -106,7 +106,7 @@ class Ranks:
 
 
 def _to_be_done(load: EngineLoad) -> int:
-    """Return the amount of waiting and running work, as vLLM's load balancing counts it
+    """Return the amount of waiting and running work, as counted by vLLM's load balancing
     (vllm/v1/engine/core_client.py).
     """
     return 4 * load.waiting + load.running

@@ -1,4 +1,4 @@
-"""Real-time driver: runs one engine on an asyncio event loop, and gives each request its events when they are due.
+"""Driver that runs one engine in real time on an asyncio event loop, and passes on its events when they are due.
 
 The driver has no task. A timer of the event loop fires at the engine's next event. A speed of 0 or infinity means as
 fast as possible: the timer fires at once, and other tasks get a turn between two events.
@@ -18,7 +18,7 @@ class GenerationAborted(Exception):
 
 
 class Generation:
-    """Events of requests that were submitted together, in order."""
+    """Events of requests that were submitted together, in order of time."""
 
     def __init__(self, request_ids: Sequence[str], abort: Callable[[Sequence[str]], None]) -> None:
         self._unfinished = dict.fromkeys(request_ids)
@@ -29,11 +29,11 @@ class Generation:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all requests have finished and all events have been returned."""
+        """Whether all requests of the generation have finished and all their events have been returned."""
         return not self._unfinished and not self._arrived
 
     async def events(self) -> list[EngineEvent]:
-        """Return the events since the last call, at least one. Call this method until `is_finished`.
+        """Return the events since the last call. Wait for at least one. Call this method until `is_finished` is true.
 
         Raises:
             GenerationAborted: if `abort` was called.
@@ -48,7 +48,7 @@ class Generation:
         return events
 
     def abort(self) -> None:
-        """Drop the unfinished requests at once. A repeated or late call has no effect."""
+        """Drop the unfinished requests of the generation at once. A repeated or late call has no effect."""
         self.fail(GenerationAborted())
 
     def fail(self, failure: Exception) -> None:
@@ -71,7 +71,7 @@ class Generation:
 
 
 class EngineClock:
-    """Clock in engine seconds, which pass *rate* times as fast as wall-clock seconds. The rate may change."""
+    """Clock of an engine, which runs *rate* times as fast as the wall clock. The rate can change."""
 
     def __init__(self, wall: Callable[[], float], rate: float) -> None:
         self._wall = wall
@@ -83,7 +83,7 @@ class EngineClock:
         return self._origin + (self._wall() - self._wall_origin) * self._rate
 
     def wall_s_until(self, at: float) -> float:
-        """Return the wall-clock seconds until the engine time *at*, at least 0."""
+        """Return the wall-clock seconds until the engine time *at*, or 0 if that time has passed."""
         return max(0.0, at - self.now()) / self._rate
 
     def set_rate(self, rate: float) -> None:
@@ -92,7 +92,7 @@ class EngineClock:
 
 
 class RealtimeEngine:
-    """Runs *engine* at *speed* engine seconds per second of *wall*."""
+    """Driver that runs *engine* at *speed* engine seconds per second of the clock *wall*."""
 
     def __init__(self, engine: Engine, *, speed: float = 1.0, wall: Callable[[], float] = time.monotonic) -> None:
         if not speed >= 0:
@@ -106,7 +106,7 @@ class RealtimeEngine:
         self._is_stuck = False
 
     def submit(self, requests: Sequence[EngineRequest]) -> Generation:
-        """Queue all of *requests* or none. Raises the errors of `Engine.submit`."""
+        """Submit all of *requests* or none of them. Raises the errors of `Engine.submit`."""
         now = self._now()
         generation = Generation([request.id for request in requests], self._abort)
         submitted: list[str] = []
@@ -130,7 +130,7 @@ class RealtimeEngine:
         return self._engine.load(self._now())
 
     def slow_down(self, factor: float) -> None:
-        """Make all work take *factor* times as long as the speed implies. At unlimited speed, only infinity has an
+        """Slow all work down by *factor*, compared with the configured speed. At unlimited speed, only infinity has an
         effect.
 
         With infinity the engine stands still at any speed: it accepts requests and computes nothing.
@@ -141,12 +141,12 @@ class RealtimeEngine:
         self._arm()
 
     def fail(self, failure: Exception) -> None:
-        """Drop all generations. Each of them raises *failure*."""
+        """Drop all generations of the engine. Each of them raises *failure*."""
         for generation in set(self._generations.values()):
             generation.fail(failure)
 
     def close(self) -> None:
-        """Abort all generations and stop the timer."""
+        """Abort all generations of the engine and stop the timer."""
         self.fail(GenerationAborted())
         self._disarm()
 

@@ -1,4 +1,4 @@
-"""Chat template in the style of ChatML: tools first, and then messages, as one text.
+"""Chat template in the style of ChatML. It renders first the tools and then the messages, as one text.
 
 `CHAT_TEMPLATE` is the same template in Jinja, for programs that tokenize outside the worker. vLLM normalizes a chat
 before it applies a template, and so does `render_chat`: content parts become one text, tool call arguments become an
@@ -36,8 +36,8 @@ def render_chat(
     add_generation_prompt: bool = True,
     continue_final_message: bool = False,
 ) -> str:
-    """Return the text of everything the model sees of a chat, in order. A changed message changes the text only from
-    there on.
+    """Return the text of everything that the model sees of a chat, in order. A changed message changes only the text
+    after it.
 
     Tool calls must be function calls, each an object with the key ``function``.
     """
@@ -55,7 +55,7 @@ def render_chat(
 
 
 def _without_developers(messages: Sequence[Json]) -> Sequence[Json]:
-    """Return *messages* with developers as systems, and with one system in front; unchanged without a developer."""
+    """Return *messages* with all developer and system messages merged into one system message, which comes first."""
     if not any(message["role"] == "developer" for message in messages):
         return messages
     systems = [message for message in messages if message["role"] in ("system", "developer")]
@@ -99,7 +99,7 @@ def _content_text(content: Any) -> str:
 
 
 def _part_text(part: Any) -> str | None:
-    """Return the text of *part*. Parts without text are replaced by a description, because the model sees no images."""
+    """Return the text of *part* of a message, or a description for other parts, as the model sees no images."""
     if isinstance(part, str):
         return part
     if isinstance(part, dict):
@@ -133,5 +133,5 @@ def _unless_none(name: str, value: Any) -> Json:
 
 
 def _json(value: Any) -> str:
-    """Return *value* in the format of the `tojson` filter of chat templates (transformers, chat_template_utils.py)."""
+    """Return *value* as JSON like the `tojson` filter of chat templates (transformers, chat_template_utils.py)."""
     return json.dumps(value, ensure_ascii=False)

@@ -10,7 +10,7 @@ from simulator.sse import DONE, Event, Json
 
 
 def usage_json(*, prompt_tokens: int, completion_tokens: int, cached_tokens: int | None = None) -> Json:
-    """Return usage as JSON. *cached_tokens* is added to the details, which vLLM does only for the final usage."""
+    """Return the token usage as JSON, with *cached_tokens* in the details if given, as in vLLM's final usage."""
     details = None if cached_tokens is None else {"cached_tokens": cached_tokens}
     return {
         "prompt_tokens": prompt_tokens,
@@ -27,41 +27,41 @@ class CallPart:
     id: str
     name: str
     arguments: str
-    """Piece of the arguments as JSON text."""
+    """Piece of the tool call's arguments as JSON text."""
     is_first: bool
 
     @property
     def written(self) -> Json:
-        """Return the call in the format of a chat message."""
+        """Return the tool call in the format of a chat message."""
         return {"id": self.id, "type": "function", "function": {"name": self.name, "arguments": self.arguments}}
 
     @property
     def delta(self) -> Json:
-        """Return the call in the format of a chat chunk. Id and name are in the first chunk only."""
+        """Return the tool call in the format of a chat chunk. Only the first chunk has the id and the name."""
         return {"index": 0, **(self.written if self.is_first else {"function": {"arguments": self.arguments}})}
 
 
 @dataclass(frozen=True, slots=True)
 class ChoiceText:
-    """Output of one choice: one token of a stream, or the whole output."""
+    """Output of one choice: one token of a stream, or the whole output at once."""
 
     index: int
     text: str
     token_ids: Sequence[int] | None
-    """Token ids, or None if not requested."""
+    """Token ids of the output, or None if not requested."""
     prompt_token_ids: Sequence[int] | None
-    """Token ids of the prompt, or None if not requested. In a stream, only the first token has them."""
+    """Token ids of the prompt, or None if not requested. In a stream, they come only with the first token."""
     finish_reason: str | None
     call: CallPart | None = None
-    """Tool call, or None if the answer is text."""
+    """Tool call in the output, or None if the output is text."""
     logprobs: Sequence[TokenLogprobs] | None = None
-    """Log probabilities, or None if not requested."""
+    """Log probabilities of the output tokens, or None if not requested."""
     stop_reason: str | None = None
-    """Stop string that ended the text, or None."""
+    """Stop string that ended the output, or None."""
 
 
 class ReplyShape(Protocol):
-    """Response format of one endpoint.
+    """Format of the responses of one endpoint.
 
     A stream consists of one *begin*, an *opening* and *token* calls for each choice, and one *closing*. A *failure* may
     end it at any point.
@@ -71,27 +71,27 @@ class ReplyShape(Protocol):
     def id(self) -> str: ...
 
     def begin(self) -> list[Event]:
-        """Return the first events of a stream, before any event of the engine."""
+        """Return the first events of a stream, which come before any event of the engine."""
         ...
 
     def opening(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
-        """Return the events of a choice before its first token, if any."""
+        """Return the events of a choice that come before its first token, if any."""
         ...
 
     def token(self, choice: ChoiceText, usage: Json | None) -> list[Event]:
-        """Return the events for one token. *usage* is the usage of the choice so far, if requested for each chunk."""
+        """Return the stream events for one token. *usage* is the choice's usage so far, if requested for each chunk."""
         ...
 
     def closing(self, choices: Sequence[ChoiceText], usage: Json, *, include_usage: bool) -> list[Event]:
-        """Return the last events of a stream. *choices* contains the whole output."""
+        """Return the last events of a stream. *choices* contain the whole output."""
         ...
 
     def failure(self, error: ApiError, body: Json) -> list[Event]:
-        """Return the last events of a failed stream. *body* is the error in the engine's format."""
+        """Return the last events of a stream that has failed. *body* is the error in the engine's format."""
         ...
 
     def body(self, choices: Sequence[ChoiceText], usage: Json) -> Any:
-        """Return the body of an answer that does not stream."""
+        """Return the body of an answer that is not streamed."""
         ...
 
 
@@ -99,7 +99,7 @@ class ReplyShape(Protocol):
 class ChatShape:
     id: str
     created: int
-    """Creation time in Unix seconds."""
+    """Creation time of the answer in Unix seconds."""
     model: str
     top_logprobs: int = 0
 
@@ -183,7 +183,7 @@ class ChatShape:
 class CompletionShape:
     id: str
     created: int
-    """Creation time in Unix seconds."""
+    """Creation time of the completion in Unix seconds."""
     model: str
     top_logprobs: int = 0
 

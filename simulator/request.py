@@ -1,4 +1,4 @@
-"""One generation as the engine sees it: lengths and block hashes, without the meaning of the tokens."""
+"""Request in the form that the engine needs: lengths and block hashes, without the meaning of the tokens."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -8,16 +8,16 @@ from simulator.blocks import PLAIN, BlockHash, BlockScope
 
 @dataclass(frozen=True, slots=True)
 class EngineRequest:
-    """One sequence for an engine. *output_tokens* is known in advance, as in a trace."""
+    """Request for one sequence from an engine. *output_tokens* is known in advance, as in a trace."""
 
     id: str
-    """Id that is unique among the requests in an engine."""
+    """Request id, which is unique among the requests in an engine."""
     prompt_tokens: int
     output_tokens: int
     block_hashes: Sequence[BlockHash] = field(repr=False)
-    """Hashes of the full blocks in order: at least all blocks of the prompt, followed by known blocks of the answer."""
+    """Hashes of the full blocks in order: all blocks of the prompt, followed by the known blocks of the answer."""
     token_ids: Sequence[int] = field(default=(), repr=False)
-    """Token ids of the prompt and the answer for KV events, or an empty sequence if unknown."""
+    """Token ids of the prompt and the answer for KV events. The sequence is empty if the ids are unknown."""
     scope: BlockScope = PLAIN
 
     def __post_init__(self) -> None:
@@ -30,7 +30,7 @@ class EngineRequest:
     def from_trace(
         cls, request_id: str, hash_ids: Sequence[BlockHash], *, input_length: int, output_length: int, block_size: int
     ) -> "EngineRequest":
-        """Return the request of a trace line. Partial blocks are dropped, and an empty answer counts as one token."""
+        """Return the request in one line of a trace. Partial blocks are dropped, and an empty answer is one token."""
         full_blocks = input_length // block_size
         if len(hash_ids) < full_blocks:
             raise ValueError(

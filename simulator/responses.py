@@ -50,7 +50,7 @@ class KeptResponse:
 
 
 class ResponseStore:
-    """Store of the last *limit* responses. vLLM has no limit and logs a warning about that."""
+    """Store of the last *limit* responses. The store of vLLM has no limit, and vLLM logs a warning about that."""
 
     def __init__(self, limit: int = 1000) -> None:
         self._limit = limit
@@ -62,7 +62,7 @@ class ResponseStore:
             self._kept.popitem(last=False)
 
     def find(self, response_id: str) -> KeptResponse:
-        """Return a stored response. Raises `ApiError` 404 if it is not stored."""
+        """Return a stored response. Raises `ApiError` 404 if the response is not stored."""
         kept = self._kept.get(response_id)
         if kept is None:
             message = f"Response with id '{response_id}' not found."
@@ -100,7 +100,7 @@ class ResponsesEndpoint:
         await exchange.reply_json(self.store.find(exchange.named_in_path).body)
 
     async def cancel(self, exchange: HttpExchange) -> None:
-        """Reject the request, because only background responses can be canceled."""
+        """Reject the cancellation, because only background responses can be canceled."""
         self.store.find(exchange.named_in_path)
         raise ApiError(400, "Cannot cancel a synchronous response.", kind="invalid_request_error")
 
@@ -110,7 +110,7 @@ class ResponsesEndpoint:
 
 @dataclass(slots=True)
 class ResponsesShape:
-    """Format of a response. *store* keeps the complete response, or is None if it is not stored."""
+    """Format of an answer in the Responses API. *store* keeps the complete answer, or is None if it is not stored."""
 
     head: Json
     messages: Sequence[Json]
@@ -222,7 +222,7 @@ class ResponsesShape:
 
 
 def _guide(asked: _ResponsesBody, messages: Sequence[Json], tools: Sequence[Json]) -> Guide | None:
-    """Return the guide for the tools or for the format of the text."""
+    """Return the guide for the tools of a request or for its text format."""
     choice = asked.tool_choice
     if isinstance(choice, dict) and choice.get("type") == "function":
         choice = {"function": {"name": choice.get("name")}}
@@ -232,7 +232,7 @@ def _guide(asked: _ResponsesBody, messages: Sequence[Json], tools: Sequence[Json
 
 
 def _head(asked: _ResponsesBody, incoming: Incoming, *, model: str, max_output_tokens: int) -> Json:
-    """Return the fields that describe the request, which are the same in all events of a response."""
+    """Return the fields that describe the request. They are the same in all events of a response."""
     return {
         "id": f"resp_{uuid4().hex}",
         "object": "response",
@@ -255,7 +255,7 @@ def _head(asked: _ResponsesBody, incoming: Incoming, *, model: str, max_output_t
 
 
 def _input_messages(given: str | list[Json]) -> list[Json]:
-    """Convert input items to chat messages. Consecutive items of the assistant become one message."""
+    """Convert input items to chat messages. Consecutive assistant items become one message."""
     if isinstance(given, str):
         return [{"role": "user", "content": given}]
     messages: list[Json] = []
@@ -278,7 +278,7 @@ def _add_item(messages: list[Json], item: Json) -> None:
 
 
 def _message(item: Json) -> Json:
-    """Convert a single item to a message. An item of unknown type keeps all its content."""
+    """Convert a single input item to a chat message. An item of unknown type keeps all its content."""
     if "role" in item:
         return {"role": item["role"], "content": item.get("content")}
     match item.get("type"):
@@ -294,7 +294,7 @@ def _message(item: Json) -> Json:
 
 
 def _chat_tool(tool: Json) -> Json:
-    """Convert a tool to the format of the chat API, which wraps its fields in an object."""
+    """Convert a tool to the format of the chat API, in which an object wraps the tool's fields."""
     if tool.get("type") != "function":
         return tool
     return {"type": "function", "function": {name: value for name, value in tool.items() if name != "type"}}

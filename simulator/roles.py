@@ -1,5 +1,5 @@
-"""Disaggregated serving: prefill workers compute prompts and hold the blocks, and decode workers fetch the blocks and
-generate.
+"""Disaggregated serving: prefill workers compute prompts and hold the blocks. Decode workers fetch the blocks and
+generate answers.
 
 In vLLM (nixl/pull_scheduler.py), a worker that gets a request for remote decode keeps the blocks pinned under a lease,
 and returns their location in ``kv_transfer_params``. A worker that gets these parameters fetches the blocks once. If
@@ -41,13 +41,13 @@ class HalfOptions:
     """Options of a prefill or decode worker."""
 
     side_channel_port: int = 0
-    """Port on which other workers request blocks, or 0 to let the system choose a port."""
+    """Port on which other workers request KV blocks, or 0 to let the system choose a port."""
     side_channel_host: str = "localhost"
-    """Host name of the side channel that vLLM reports (VLLM_NIXL_SIDE_CHANNEL_HOST)."""
+    """Host name, reported by vLLM, from which other workers fetch KV blocks (VLLM_NIXL_SIDE_CHANNEL_HOST)."""
     transfer_us_per_token: float = 5.0
-    """Microseconds to fetch the blocks of one token. The default is the time for 128 KiB over 200 Gbit/s."""
+    """Microseconds to fetch the KV blocks of one token. The default is the time for 128 KiB over 200 Gbit/s."""
     lease_s: float = 480.0
-    """Seconds for which blocks are held for other workers. SGLang's workers wait for each other for the same time."""
+    """Seconds for which blocks are held for other workers. SGLang's workers wait for each other equally long."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.side_channel_port < 65536:
@@ -59,33 +59,33 @@ class HalfOptions:
 
 
 class Half(Protocol):
-    """Part of a request in which another worker is involved."""
+    """Part of a request for which another worker is needed."""
 
     def shaped(self, request: GenerationRequest) -> GenerationRequest:
         """Return the part of *request* that this worker handles."""
         ...
 
     async def before(self, requests: Sequence[EngineRequest]) -> None:
-        """Wait until the engine may start *requests*. Raises `ApiError` if they cannot start."""
+        """Wait until the engine can start *requests*. Raises `ApiError` if they cannot start."""
         ...
 
     async def after(self) -> Json | None:
-        """Wait until the answer may end. Returns the description of the held blocks, if any."""
+        """Wait until the answer is allowed to end. Return the description of the held blocks, if any."""
         ...
 
     def abandon(self) -> None:
-        """Clean up after the request, whatever its outcome. A repeated call has no effect."""
+        """Clean up after the request, whatever its outcome. Only the first call has an effect."""
         ...
 
 
 class Role(Protocol):
     @property
     def reported(self) -> Json:
-        """Return the fields that describe this role among the worker's start options."""
+        """Return the fields that describe this role among the start options in the worker's report."""
         ...
 
     def half(self, body: bytes, request_id: str) -> Half | None:
-        """Return this worker's part of a request with *body*, or None if it handles the whole request."""
+        """Return this worker's part of a request with *body*, or None if the worker handles the whole request."""
         ...
 
 
@@ -107,7 +107,7 @@ async def unless_gone(connection: Connection, work: Coroutine[Any, Any, T]) -> T
 
 
 async def _tried(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | None]:
-    """Return the result or the exception of *work*. A task group would wrap the exception."""
+    """Return the result or the exception of *work*. In contrast, a task group would wrap the exception."""
     try:
         return await work, None
     except (ApiError, NotFetched) as failure:
@@ -173,7 +173,7 @@ async def role_of(
 
 @dataclass(frozen=True, slots=True)
 class _Transfer:
-    """Transfers blocks into *pool*."""
+    """Transfer of KV blocks from another worker into *pool*."""
 
     pool: BlockPool
     s_per_token: float
@@ -182,7 +182,7 @@ class _Transfer:
     async def bring(
         self, requests: Sequence[EngineRequest], host: str, port: int, questions: Sequence[Question]
     ) -> None:
-        """Fetch the prompt blocks of *requests*, each with its question. Raises `NotFetched` if blocks are missing."""
+        """Fetch the prompt blocks of *requests*, given with questions. Raises `NotFetched` if blocks are missing."""
         for request, question in zip(requests, questions, strict=False):
             tokens = await fetched(host, port, question, timeout_s=self.timeout_s)
             held = len(self.pool.match(request.block_hashes, request.prompt_tokens // self.pool.block_size))
@@ -192,7 +192,7 @@ class _Transfer:
 
 
 def adopt(pool: BlockPool, request: EngineRequest, tokens: int) -> None:
-    """Cache the full blocks of the first *tokens* tokens of a prompt, if there is room."""
+    """Cache the full blocks of the first *tokens* tokens of a prompt, if there is space."""
     full = min(tokens, request.prompt_tokens) // pool.block_size
     held = pool.match(request.block_hashes, full)
     blocks = pool.take(held, full - len(held))
@@ -246,7 +246,7 @@ class VllmPrefill:
         return _HeldByVllm(self, f"{request_id}-{uuid4().hex[:8]}")
 
     def keep(self, key: str, request: EngineRequest) -> Json:
-        """Hold the prompt blocks of *request* under *key*, and return their location."""
+        """Hold the prompt blocks of *request* under *key*, and return the information needed to fetch them."""
         pool, lease_s = self._pool, self._options.lease_s
         found = pool.match(request.block_hashes, request.prompt_tokens // pool.block_size)
         blocks = pool.take(found, 0) or []

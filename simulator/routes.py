@@ -1,4 +1,4 @@
-"""Routes by path and method. A path may contain one ``{id}``."""
+"""HTTP routes by path and method. A path can contain one ``{id}``."""
 
 import re
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from simulator.errors import ApiError
 from simulator.exchange import Handler, HttpExchange
 
 RouteTable: TypeAlias = Mapping[str, Mapping[str, Handler]]
-"""Handlers by path and method."""
+"""Request handlers by path and method."""
 
 
 class Routes:
-    """Route lookup. Plain paths take constant time, and paths with ``{id}`` are searched one by one."""
+    """Table of HTTP routes. Plain paths are found in constant time. Paths with ``{id}`` are searched one by one."""
 
     def __init__(self, table: RouteTable) -> None:
         self._plain = {path: methods for path, methods in table.items() if "{id}" not in path}
@@ -23,7 +23,7 @@ class Routes:
         ]
 
     def handler(self, exchange: HttpExchange) -> Handler:
-        """Return the handler of *exchange* and store the part that matches ``{id}``. Raises `ApiError` 404 or 405."""
+        """Return the handler for *exchange*, and store the match for ``{id}`` in it. Raises `ApiError` 404 or 405."""
         handler = self._methods(exchange).get(exchange.method)
         if handler is None:
             raise ApiError(405, "Method Not Allowed")

@@ -19,7 +19,7 @@ _RENDERED = ("/v1/chat/completions", _LISTED, "/v1/responses", "/v1/messages")
 
 
 def render_routes(endpoints: Mapping[str, Endpoint], *, is_enabled: bool) -> RouteTable:
-    """Return the render routes. *endpoints* contains all endpoints by path, also those that cannot be rendered."""
+    """Return the render routes of vLLM. *endpoints* are all endpoints by path, also those that cannot be rendered."""
     return {
         f"{path}/render": {"POST": partial(_render, endpoints[path], path == _LISTED) if is_enabled else _refuse}
         for path in _RENDERED

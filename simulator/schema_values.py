@@ -55,11 +55,11 @@ _BRANCHES = ("anyOf", "oneOf")
 
 
 class SchemaUnsupported(ValueError):
-    """Error: the schema cannot be satisfied, or only by values that this module does not generate."""
+    """Error: no value satisfies the JSON schema, or only values that this module does not generate."""
 
 
 def value_for(schema: Any, *, seed: bytes, richness: int = 2) -> Any:
-    """Return a value that satisfies *schema*. With *richness* 0 it is minimal, with 2 it has optional properties.
+    """Return a value that satisfies *schema*: a minimal one with *richness* 0, one with optional properties with 2.
 
     Raises:
         SchemaUnsupported: if no value was found.
@@ -142,7 +142,7 @@ class _Generator:
         return min(possible, key=lambda branch: len(json.dumps(branch)) + 10_000 * ("$ref" in json.dumps(branch)))
 
     def _referenced(self, reference: Any) -> Any:
-        """Return the part of the whole schema to which the JSON pointer *reference* points."""
+        """Return the part of the whole JSON schema to which the JSON pointer *reference* points."""
         if not isinstance(reference, str) or not reference.startswith("#"):
             raise SchemaUnsupported(f"$ref: only references within the schema are supported, got {reference!r}")
         found = self.root
@@ -179,7 +179,7 @@ class _Generator:
         return made
 
     def _is_listed(self, required: Sequence[str], depth: int) -> bool:
-        """Return whether to include an optional property. If no property is required, all are included."""
+        """Return whether to include an optional property of an object. If no property is required, all are included."""
         if depth >= _RICH_DEPTH or self.richness == 0:
             return False
         return not required or (self.richness > 1 and self._draw(2) == 0)
@@ -254,7 +254,7 @@ _TYPED_BY: Mapping[str, Sequence[str]] = {
 
 
 def _bounds(schema: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the minimum and the maximum. If only one bound is given, the range is 100 wide."""
+    """Return the lower and upper bound of a number. If only one bound is given, the range is 100 wide."""
     lows = [schema[name] for name in ("minimum", "exclusiveMinimum") if _is_number(schema.get(name))]
     highs = [schema[name] for name in ("maximum", "exclusiveMaximum") if _is_number(schema.get(name))]
     if lows:
@@ -268,7 +268,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _merged(schema: Any, more: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Merge two schemas. For keywords other than the properties, the values of *more* win."""
+    """Merge two JSON schemas. For keywords other than ``properties``, the values of *more* win."""
     if not isinstance(schema, Mapping):
         return more
     merged = {**schema, **more}

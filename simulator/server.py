@@ -30,15 +30,15 @@ _BACKLOG = 2048  # uvicorn's
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """Running worker: its address, and a method to drain it."""
+    """Running worker with its address and a method to drain it."""
 
     url: str
-    """Base URL, without a trailing slash."""
+    """Base URL of the worker, without a trailing slash."""
     faults: Faults
     generation: GenerationService
 
     async def drain(self, timeout_s: float) -> None:
-        """Let running requests continue for at most *timeout_s* seconds, and abort requests that arrive meanwhile."""
+        """Let running requests continue for up to *timeout_s* seconds, and abort requests that arrive in this time."""
         if timeout_s <= 0:
             return
         self.faults.set(Fault("shutting_down"))
@@ -48,7 +48,7 @@ class Worker:
 
 @asynccontextmanager
 async def serving(options: SimulatorOptions, *, sink: BlockSink | None = None) -> AsyncIterator[str]:
-    """Run a worker on the current event loop, and yield its base URL without a trailing slash.
+    """Run a simulated worker on the current event loop, and yield its base URL without a trailing slash.
 
     At exit the worker ends at once and cuts all connections, like vLLM after SIGTERM. *sink* receives stored and
     removed blocks, in addition to the events that *options* may enable.
@@ -61,7 +61,7 @@ async def serving(options: SimulatorOptions, *, sink: BlockSink | None = None) -
 
 
 def run(options: SimulatorOptions) -> None:
-    """Serve until SIGINT or SIGTERM. One line on standard output reports when the worker is ready.
+    """Serve as a worker until SIGINT or SIGTERM. One line on standard output reports when the worker is ready.
 
     Raises:
         OSError: if an address cannot be bound, as in `serving`.

@@ -1,4 +1,4 @@
-"""SGLang's metrics (sglang/srt/observability), and the routes that report its state."""
+"""Metrics of SGLang (sglang/srt/observability), and the routes that report SGLang's state."""
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -28,7 +28,7 @@ class SglangMetrics:
     page_size: int
     """Tokens per page."""
     rank: int | None = None
-    """Data-parallel rank, or None if there is only one rank. The metrics then have no rank label."""
+    """Number of the data-parallel rank, or None if there is only one rank. The metrics then have no rank label."""
     ttft: ClassVar[str] = "sglang:time_to_first_token_seconds"
     finished: ClassVar[str | None] = None
 
@@ -61,7 +61,7 @@ class SglangMetrics:
 
 
 class SglangStatus:
-    """Status routes of the worker. *started_at* is in Unix seconds, and *publisher* belongs to rank 0.
+    """Status routes of a worker. *started_at* is in Unix seconds, and *publisher* belongs to rank 0.
 
     SGLang's /health generates a token, which takes at least *health_delay_s* because SGLang's loop sleeps for a second
     first.

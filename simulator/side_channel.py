@@ -1,4 +1,4 @@
-"""Transfer of computed blocks between simulated workers. Question and answer are one line of JSON each.
+"""Transfer of computed KV blocks between simulated workers. A question and its answer are one line of JSON each.
 
 NIXL has such a port in addition to the data transfer, called its side channel, and SGLang has one called its bootstrap
 server. The simulator transfers no cache contents, because they would be made up. The answer only says whether the
@@ -16,13 +16,13 @@ MOST_BYTES = 64 * 1024
 
 class Question(msgspec.Struct):
     key: str
-    """Key of the blocks."""
+    """Key of the KV blocks that another worker requests."""
     waits: bool = False
-    """Whether to wait for blocks that have not been computed yet."""
+    """Whether to wait for KV blocks that have not been computed yet."""
 
 
 class Computed(msgspec.Struct, omit_defaults=True):
-    """Answer to a question: the number of tokens in the held blocks, or the reason why there are no blocks."""
+    """Answer to a request for KV blocks: the number of tokens in the blocks, or the reason why there are no blocks."""
 
     tokens: int = 0
     error: str | None = None
@@ -33,7 +33,7 @@ class NotFetched(Exception):
 
 
 class Hold:
-    """Blocks that wait to be fetched once by another worker."""
+    """Held KV blocks that another worker will fetch once."""
 
     def __init__(self) -> None:
         loop = asyncio.get_running_loop()
@@ -42,7 +42,7 @@ class Hold:
         self.fetched: asyncio.Future[None] = loop.create_future()
 
     def give_up(self) -> None:
-        """Record that the blocks will never be computed or no longer exist."""
+        """Record that the KV blocks will never be computed or no longer exist."""
         if not self.computed.done():
             self.computed.cancel()
         if not self.fetched.done():
@@ -50,7 +50,7 @@ class Hold:
 
 
 class SideChannel:
-    """Server port of one worker. Questions wait at most *wait_s* seconds for blocks that are not computed yet."""
+    """Port of one worker for requests for KV blocks. A request waits at most *wait_s* seconds for uncomputed blocks."""
 
     def __init__(self, *, wait_s: float) -> None:
         self._wait_s = wait_s
@@ -60,7 +60,7 @@ class SideChannel:
 
     @asynccontextmanager
     async def listening(self, host: str, port: int) -> AsyncIterator["SideChannel"]:
-        """Answer questions on *host* and *port*. Port 0 lets the system choose a port.
+        """Answer requests for KV blocks on *host* and *port*. If the port is 0, the system chooses a port.
 
         Raises:
             OSError: if the port cannot be bound. `filename` is the address.
@@ -83,15 +83,15 @@ class SideChannel:
             await server.wait_closed()
 
     def knows(self, key: str) -> bool:
-        """Return whether blocks are held or awaited under *key*."""
+        """Return whether KV blocks are held or awaited under *key*."""
         return key in self._holds
 
     def hold(self, key: str) -> Hold:
-        """Return the hold for *key*, and create it if it does not exist."""
+        """Return the hold (blocks for one fetch) for *key*, and create it if it does not exist."""
         return self._holds.setdefault(key, Hold())
 
     def keep(self, key: str, tokens: int, *, lease_s: float, when_over: Callable[[], None]) -> None:
-        """Offer *tokens* tokens under *key* for *lease_s* seconds or one fetch, and then call *when_over*."""
+        """Offer *tokens* tokens of KV blocks under *key* for *lease_s* seconds or one fetch, then call *when_over*."""
         hold = self.hold(key)
         timer = asyncio.get_running_loop().call_later(lease_s, self.forget, key)
 
@@ -103,7 +103,7 @@ class SideChannel:
         hold.computed.set_result(tokens)
 
     def forget(self, key: str) -> None:
-        """Remove *key*, so that lookups no longer find it."""
+        """Remove *key*, so that other workers can no longer fetch its KV blocks."""
         hold = self._holds.pop(key, None)
         if hold is not None:
             hold.give_up()
@@ -136,8 +136,7 @@ class SideChannel:
 
 
 async def fetched(host: str, port: int, question: Question, *, timeout_s: float) -> int:
-    """Fetch the blocks named by *question*, and return their number of tokens. No other worker can fetch them
-    afterwards.
+    """Fetch the KV blocks that *question* asks for, and return their number of tokens. They cannot be fetched again.
 
     Raises:
         NotFetched: if the worker is unreachable, does not have the blocks, or does not answer in time.

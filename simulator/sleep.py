@@ -11,7 +11,7 @@ from simulator.exchange import HttpExchange
 from simulator.ranks import Ranks
 
 SleepState = Literal["awake", "weights_offloaded", "discard_all"]
-"""Sleep states, with the names of vLLM's metric."""
+"""Names of the sleep states, as in vLLM's metric."""
 
 _STATES: dict[str, SleepState] = {"1": "weights_offloaded", "2": "discard_all"}
 

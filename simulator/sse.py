@@ -12,24 +12,24 @@ Json = dict[str, Any]
 @dataclass(frozen=True, slots=True)
 class Event:
     data: Json | None
-    """Event data, or None for the text ``[DONE]``."""
+    """Data of the event, or None for the text ``[DONE]``."""
     name: str | None = None
-    """Event name. vLLM names only the events of /v1/responses and /v1/messages."""
+    """Name of the event. Only the events of /v1/responses and /v1/messages have names in vLLM."""
 
 
 DONE = Event(None)
 
 
 class Spelling(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Formatting of streams as JSON, as set and returned by /control/sse."""
+    """Formatting of streams, as JSON that /control/sse accepts and returns."""
 
     line_end: Literal["lf", "crlf"] = "lf"
     comment_every: Annotated[int, msgspec.Meta(ge=1)] | None = None
-    """Number of events after which a comment is inserted, like vLLM's ``--sse-keep-alive-interval``, or None."""
+    """Number of events before each inserted comment, like vLLM's ``--sse-keep-alive-interval``, or None."""
 
 
 class SseEncoder:
-    """Encodes the events of one stream, and counts them in order to insert comments."""
+    """Encoder for the events of one stream. It counts the events in order to insert comments."""
 
     def __init__(self, spelling: Spelling) -> None:
         self._line_end = b"\r\n" if spelling.line_end == "crlf" else b"\n"

@@ -1,4 +1,4 @@
-"""Stop strings: the answer ends with the token that completes a stop string, as in vLLM's detokenizer."""
+"""Stop strings. As in vLLM's detokenizer, the answer ends with the token that completes a stop string."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ class Stops:
     """Whether the returned text includes the stop string."""
 
     def find(self, pieces: Sequence[str], *, min_tokens: int = 0) -> "Stopped | None":
-        """Return where a stop string ends the text of *pieces*, one per token, or None. The cost is linear in the text.
+        """Return where a stop string ends the text of *pieces* (one per token), or None. The cost is linear.
 
         Stop strings that are complete within the first *min_tokens* tokens do not count.
         """
@@ -34,5 +34,5 @@ class Stopped:
     tokens: int
     """Number of answer tokens, including the token in which the stop string ends."""
     characters: int
-    """Number of characters of the returned text."""
+    """Number of characters in the returned text."""
     string: str

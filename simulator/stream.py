@@ -1,4 +1,4 @@
-"""Streamed answer to a client, formatted as set by /control/sse, and split into small pieces by the drip fault."""
+"""Streamed answer to a client, formatted as set by /control/sse. The drip fault splits it into small pieces."""
 
 import asyncio
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from simulator.sse import Event, Spelling, SseEncoder
 
 
 class EventStream:
-    """Response stream that is sent in pieces of *drip_bytes* bytes, or as it is written if *drip_bytes* is None.
+    """Response stream that is sent in pieces of *drip_bytes* bytes, or unchanged if *drip_bytes* is None.
 
     If *is_buffered* is true, the whole response, including its head, is sent at the end, as by a buffering proxy.
     """

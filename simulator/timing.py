@@ -5,16 +5,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Speed of one simulated GPU. The defaults are the values used for all published replay results."""
+    """Speed of one simulated GPU. The default values were used for all published replay results."""
 
     prefill_tokens_per_s: float = 10_000.0
     """Uncached prompt tokens per second while no request decodes."""
     prefill_fixed_s: float = 0.010
-    """Fixed seconds per prefill, whatever its length."""
+    """Fixed seconds of each prefill, independent of its length."""
     prefill_slowdown: float = 0.004
-    """Slowdown of prefill by each running decode: the rate is divided by 1 + prefill_slowdown * decodes."""
+    """Slowdown of prefills by each running decode. The prefill rate is divided by 1 + prefill_slowdown * decodes."""
     tpot_s: float = 0.012
-    """Seconds per output token of a request that decodes alone."""
+    """Seconds per output token for a request that decodes alone."""
     tpot_slope_s: float = 0.0004
     """Additional seconds per output token for each other running decode."""
 
@@ -26,9 +26,9 @@ class Timing:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
     def compute_s(self, uncached_tokens: int, decodes: int) -> float:
-        """Return the seconds to compute *uncached_tokens* during *decodes* running decodes, without the fixed cost."""
+        """Return the seconds to compute *uncached_tokens* beside *decodes* running decodes, without the fixed cost."""
         return uncached_tokens * (1 + self.prefill_slowdown * decodes) / self.prefill_tokens_per_s
 
     def decode_s(self, others: int) -> float:
-        """Return the seconds per output token of a request that runs alongside *others* decodes."""
+        """Return the seconds per output token of a request that runs beside *others* other decodes."""
         return self.tpot_s + self.tpot_slope_s * others

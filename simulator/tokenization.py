@@ -1,4 +1,4 @@
-"""Endpoints /tokenize and /detokenize, which convert prompts to tokens and back without running them."""
+"""Endpoints /tokenize and /detokenize, which convert prompts to tokens and back without generating an answer."""
 
 from dataclasses import dataclass
 
@@ -31,5 +31,5 @@ class Tokenization:
 
 
 def _shown(token: int) -> str:
-    """Return the text of a single token. Incomplete characters appear as U+FFFD."""
+    """Return the text of a single token, with U+FFFD for incomplete characters."""
     return token_bytes(token).decode("utf-8", "replace")

@@ -20,7 +20,7 @@ _BYTE_LEVEL = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": F
 
 
 def write_tokenizer(folder: Path) -> None:
-    """Write both tokenizer files (3 MB) into *folder*, and create it if it does not exist.
+    """Write both tokenizer files (3 MB) into *folder*, which is created if it does not exist.
 
     Raises:
         OSError: if the folder cannot be written.
@@ -83,7 +83,7 @@ def _mark(mark: str) -> dict[str, Any]:
 
 
 def byte_characters() -> Mapping[int, str]:
-    """Return the character for each byte in a byte-level vocabulary, as introduced by GPT-2.
+    """Return the character that stands for each byte in a byte-level vocabulary, as introduced by GPT-2.
 
     Visible Latin-1 characters represent their own bytes. The other bytes are mapped in order to U+0100 and above.
     """

@@ -1,4 +1,4 @@
-"""Tokenizer of the simulator: text is cut into pieces of four UTF-8 bytes, and pieces into vocabulary tokens.
+"""Tokenizer of the simulator. It cuts text into pieces of four UTF-8 bytes and maps each piece to vocabulary tokens.
 
 1. Tokenization is reversible: the text can be restored from its tokens.
 2. Tokenization is prefix-stable: text is split at the chat template's marks and after the line that follows a mark, and
@@ -20,18 +20,18 @@ _MARK_PIECES = {mark: mark_piece(mark) for mark in MARKS}
 _SEPARATOR = b"\xff"  # never in UTF-8
 
 END_OF_ANSWER = mark_id("<|im_end|>").to_bytes(TOKEN_BYTES, "little")
-"""Token that ends an answer, in packed form. It has no visible text."""
+"""Packed token that ends an answer. It has no visible text."""
 
 
 @dataclass(frozen=True, slots=True)
 class TokenSequence:
-    """Token ids, packed as four little-endian bytes each, so that slicing, hashing and comparing are fast."""
+    """Token ids that are packed as four little-endian bytes each, so that slicing, hashing and comparing are fast."""
 
     packed: bytes
 
     @classmethod
     def from_text(cls, text: str) -> "TokenSequence":
-        """Return the tokens of *text*. The cost is linear in its bytes."""
+        """Return the tokens of *text*. The cost is linear in the length of the text."""
         return cls(ids_of(b"".join(_pieces(text))).astype("<u4").tobytes())
 
     @classmethod
@@ -47,11 +47,11 @@ class TokenSequence:
 
     @property
     def ids(self) -> Sequence[int]:
-        """Token ids, as a view without a copy."""
+        """Token ids of the sequence, as a view without a copy."""
         return memoryview(self.packed).cast("I")
 
     def each(self) -> list[bytes]:
-        """Return the individual tokens in packed form."""
+        """Return the individual tokens of the sequence in packed form."""
         return [self.packed[at : at + TOKEN_BYTES] for at in range(0, len(self.packed), TOKEN_BYTES)]
 
     def text(self, *, skip_marks: bool = False) -> str:
@@ -81,7 +81,7 @@ def _fill(part: str) -> bytes:
 
 
 def block_hashes(tokens: TokenSequence, *, block_size: int, scope: Iterable[str]) -> list[int]:
-    """Return the chained hashes of the full blocks, as unsigned 64-bit integers like in vLLM's events.
+    """Return the chained hashes of the full blocks of a sequence, as unsigned 64-bit integers like vLLM's events.
 
     *scope* (model, adapter and cache salt) is part of the first block's hash, and thus affects all hashes.
     """

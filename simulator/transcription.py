@@ -1,4 +1,4 @@
-"""Endpoint /v1/audio/transcriptions as in vLLM (vllm/entrypoints/openai/speech_to_text): a form in, text out.
+"""Endpoint /v1/audio/transcriptions as in vLLM (vllm/entrypoints/openai/speech_to_text), from form to text.
 
 The text depends on every byte of the file, and on the fields `language` and `prompt`.
 """
@@ -54,10 +54,10 @@ class TranscriptionEndpoint:
 class TranscriptionShape:
     id: str
     created: int
-    """Creation time in Unix seconds."""
+    """Creation time of the transcription in Unix seconds."""
     model: str
     seconds: int
-    """Length of the audio in seconds, for which a caller is billed."""
+    """Length of the audio in seconds, for which the caller is billed."""
 
     def begin(self) -> list[Event]:
         return []
@@ -89,6 +89,6 @@ class TranscriptionShape:
 
 
 def _prompt(file: bytes, language: bytes, hint: bytes) -> TokenSequence:
-    """Return the prompt of a transcription: sixteen one-byte tokens that represent the audio, and the hint."""
+    """Return the prompt of a transcription: sixteen one-byte tokens for the audio, followed by the caller's hint."""
     heard = blake2b(file, digest_size=16, key=blake2b(language, digest_size=16).digest()).digest()
     return TokenSequence.from_ids(heard) + TokenSequence.from_text(hint.decode("utf-8", "replace"))

@@ -1,4 +1,4 @@
-"""Virtual-time driver: several engines behind one clock that the caller advances. It is deterministic, for replays."""
+"""Driver for several engines in virtual time. The caller advances the clock, which makes replays deterministic."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from simulator.request import EngineRequest
 
 
 class VirtualFleet:
-    """Engines by worker name. A replay calls `advance` at `next_event_at`, and `submit` between these calls.
+    """Group of engines by worker name. A replay calls `advance` at `next_event_at`, and `submit` between these calls.
 
     Events at the same time are ordered by the order in which the workers were given. Calls are linear in the number of
     workers.
@@ -22,7 +22,7 @@ class VirtualFleet:
         return tuple(self._engines)
 
     def submit(self, worker: str, request: EngineRequest, now: float) -> None:
-        """Queue *request* on *worker*. Raises the errors of `Engine.submit`, and `KeyError` for an unknown worker."""
+        """Submit *request* to *worker*. Raises the errors of `Engine.submit`, and `KeyError` for an unknown worker."""
         self._engines[worker].submit(request, now)
         self._note(worker)
 
@@ -35,7 +35,7 @@ class VirtualFleet:
         return min(self._next_at.values(), default=None)
 
     def advance(self, now: float) -> list[tuple[str, EngineEvent]]:
-        """Return all events that are due at *now*, in order of time."""
+        """Process all events of all engines that are due at *now*, and return them in order of time."""
         events: list[tuple[str, EngineEvent]] = []
         for worker, engine in self._engines.items():
             if self._next_at.get(worker, now + 1) <= now:

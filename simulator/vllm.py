@@ -1,4 +1,4 @@
-"""vLLM's metrics (vllm/v1/metrics/loggers.py), and the routes that report its state."""
+"""Metrics of vLLM (vllm/v1/metrics/loggers.py), and the routes that report vLLM's state."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ class VllmMetrics:
     old_names: bool = False
     """Whether to report cache usage as ``vllm:gpu_cache_usage_perc`` and no sleep state, as up to version 0.10.2."""
     rank: int = 0
-    """Data-parallel rank, which is the label ``engine`` of the metrics."""
+    """Number of the data-parallel rank, which is the label ``engine`` of the metrics."""
     ttft: ClassVar[str] = "vllm:time_to_first_token_seconds"
     finished: ClassVar[str | None] = "vllm:request_success"
 
@@ -79,7 +79,7 @@ class VllmMetrics:
 
 
 class VllmStatus:
-    """Status routes of the worker. *started_at* is in Unix seconds."""
+    """Status routes of a vLLM worker. *started_at* is in Unix seconds."""
 
     def __init__(
         self,
@@ -138,12 +138,12 @@ class VllmStatus:
         await exchange.reply_json({"server_load": self._generation.in_flight})
 
     async def _kv_event_sources(self, exchange: HttpExchange) -> None:
-        """Send the event sources by data-parallel rank. The answer is empty if no events are published."""
+        """Send the KV event sources by data-parallel rank. The answer is empty if no events are published."""
         await exchange.reply_json({str(rank): _event_source(each) for rank, each in enumerate(self._publishers)})
 
 
 def _event_source(publisher: EventPublisher) -> Json:
-    """Return the effective KVEventsConfig of a publisher (vllm/config/kv_events.py)."""
+    """Return the KVEventsConfig that a publisher uses (vllm/config/kv_events.py)."""
     return {
         "enable_kv_cache_events": True,
         "publisher": "zmq",

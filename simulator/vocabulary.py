@@ -1,4 +1,4 @@
-"""Vocabulary of the simulator, computed without a table, and small enough to be written as a tokenizer.json.
+"""Vocabulary of the simulator. It is computed without a table and is small enough for a tokenizer.json.
 
     0 to 255              one byte
     256 to 65,791         two bytes: 256 + 256 * first + second
@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 PIECE_BYTES = 4
 FILLER = 0xFF
-"""Byte that pads a short piece. UTF-8 text never contains it."""
+"""Byte that pads a short piece to four bytes. It never occurs in UTF-8 text."""
 
 LETTERS = b" etaoinshrdlcumpgbfv"
 """The most common bytes of English text."""
@@ -29,7 +29,7 @@ _PAIRS_FROM = 256
 _QUADS_FROM = _PAIRS_FROM + 256 * 256
 _MARKS_FROM: int = _QUADS_FROM + len(LETTERS) ** PIECE_BYTES
 SIZE: int = _MARKS_FROM + len(MARKS)
-"""Number of token ids."""
+"""Number of token ids in the vocabulary."""
 
 _Ids: TypeAlias = npt.NDArray[np.uint32]
 
@@ -40,7 +40,7 @@ _WEIGHTS = np.array([len(LETTERS) ** power for power in (3, 2, 1, 0)], dtype=np.
 
 
 def mark_piece(mark: str) -> bytes:
-    """Return the piece for *mark*. It begins with a filler byte, so no text produces it."""
+    """Return the four-byte piece that stands for *mark*. Because of its filler byte, no text produces this piece."""
     return bytes((FILLER, FILLER, FILLER, MARKS.index(mark)))
 
 
@@ -53,7 +53,7 @@ def is_mark(token: int) -> bool:
 
 
 def ids_of(pieces: bytes) -> _Ids:
-    """Return the tokens of *pieces*, which have four bytes each. All pieces are processed at once in a few passes."""
+    """Return the token ids of *pieces*, which have four bytes each, in a few passes over all pieces at once."""
     rows = np.frombuffer(pieces, dtype=np.uint8).reshape(-1, PIECE_BYTES)
     wide = rows.astype(np.uint32)
     places = _PLACES[rows]
@@ -74,7 +74,7 @@ def _pair(first: _Ids, second: _Ids) -> _Ids:
 
 
 def token_bytes(token: int) -> bytes:
-    """Return the bytes of *token*, or the text of a mark.
+    """Return the bytes that *token* stands for, or the text of a mark.
 
     Raises:
         ValueError: if *token* is not in the vocabulary.
@@ -91,12 +91,12 @@ def token_bytes(token: int) -> bytes:
 
 
 def token_of_letters(number: int) -> int:
-    """Return the token of four `LETTERS` whose positions are the base-20 digits of *number*."""
+    """Return the token for four `LETTERS`, whose positions are the base-20 digits of *number*."""
     return _QUADS_FROM + number
 
 
 def all_tokens() -> Iterator[bytes]:
-    """Return the bytes of every token except the marks, in order of the ids."""
+    """Return the bytes of all tokens except the marks, in order of their ids."""
     for length in (1, 2):
         yield from (bytes(token) for token in product(range(256), repeat=length))
     yield from (bytes(token) for token in product(LETTERS, repeat=PIECE_BYTES))
