@@ -25,7 +25,7 @@ ROLES: tuple[Role, ...] = get_args(Role)
 
 @dataclass(frozen=True, slots=True)
 class AdminKey:
-    """Configured admin key. The audit log shows *id*; callers send *secret*, which is never shown."""
+    """Admin key from the settings. The audit log shows *id*. Callers send *secret*, which is never shown."""
 
     id: str
     role: Role
@@ -36,7 +36,7 @@ class AdminKey:
         return ROLES.index(self.role) >= ROLES.index(role)
 
     def require(self, role: Role, what: str = "This") -> None:
-        """Check that the admin key has the permissions of *role*.
+        """Raise an error unless the admin key has the permissions of *role*.
 
         Raises:
             Forbidden: if the key lacks the role. The message says which role *what* needs.
@@ -49,7 +49,7 @@ class AdminKey:
 
 
 class AdminAccess:
-    """Checks the admin key of a request. O(keys), which takes a few microseconds."""
+    """Check of a request's admin key. O(keys), which takes a few microseconds."""
 
     def __init__(self, keys: Sequence[AdminKey]) -> None:
         # Digests are of one length: comparing them does not tell how long a secret is.
@@ -80,7 +80,7 @@ class AdminAccess:
 
 
 def who(request: Request) -> AdminKey:
-    """Return the admin key that authenticated this request."""
+    """Return the admin key that authenticated the request."""
     access: AdminAccess = request.app.state.admin_access
     authorization, api_key = request.headers.get("authorization"), request.headers.get("x-api-key")
     try:
@@ -96,7 +96,7 @@ Who = Annotated[AdminKey, Depends(who)]
 
 
 def needs(role: Role) -> Callable[[Request], None]:
-    """Return a FastAPI dependency that requires *role* or a higher role."""
+    """Return a FastAPI dependency that requires the admin role *role* or a higher role."""
 
     def check(request: Request) -> None:
         who(request).require(role)

@@ -1,4 +1,4 @@
-"""FastAPI application for callers and operators, and a smaller one for a separate probes port."""
+"""FastAPI application for callers and operators, and a smaller application for a separate probes port."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -80,7 +80,7 @@ def public_api(
 
 
 def probes_api(api: FastAPI) -> FastAPI:
-    """Return an application that serves only the probes of *api*."""
+    """Return an application that serves only the probe routes of *api*."""
     alone = FastAPI(title=api.title, version=api.version, openapi_url=None)
     alone.state = api.state
     alone.include_router(probes.router)
@@ -89,7 +89,7 @@ def probes_api(api: FastAPI) -> FastAPI:
 
 
 def _answer_errors(api: FastAPI, routers: Sequence[APIRouter]) -> None:
-    """Make *api* answer every error with `_error_response`. *routers* are the routers that it includes."""
+    """Make *api* answer every error with `_error_response`. *routers* are the routers that *api* includes."""
     answer = partial(_error_response, [*api.routes, *(route for router in routers for route in router.routes)])
     api.add_exception_handler(GatewayError, answer)
     api.add_exception_handler(HTTPException, answer)
@@ -118,7 +118,7 @@ async def _error_response(routes: Sequence[BaseRoute], request: Request, error: 
 
 
 def _methods(routes: Sequence[BaseRoute], request: Request) -> list[str]:
-    """Return all methods that the path supports. A router reports only those of the first matching route."""
+    """Return all methods that a path supports. A router reports only those of the first matching route."""
     found = {"OPTIONS"}
     for route in routes:
         if route.matches(request.scope)[0] is not Match.NONE:
@@ -127,7 +127,7 @@ def _methods(routes: Sequence[BaseRoute], request: Request) -> list[str]:
 
 
 def _meant(path: str) -> str:
-    """Return the end of an error message that suggests a path for a mistyped or unsupported one, or an empty string."""
+    """Return the end of an error message that suggests a path in place of a wrong one, or an empty string."""
     if path in INSTEAD:
         return f": {INSTEAD[path]}"
     for served in (*(path for path in ENDPOINTS if path.startswith("/v1/")), "/v1/models"):

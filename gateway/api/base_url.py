@@ -13,7 +13,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/")
 @router.get("/v1")
 async def base_url() -> dict[str, Any]:
-    """Return public information only. Models and keys are not listed."""
+    """Return public information about the gateway. Models and keys are not listed."""
     return {
         "message": (
             "This is Warmgate, a gateway that speaks OpenAI's API. Give clients this address with /v1 as their base "

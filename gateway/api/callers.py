@@ -22,7 +22,7 @@ async def _caller(request: Request) -> Caller | None:
 
 
 AnyCaller = Annotated[Caller | None, Depends(_caller)]
-"""Authenticated caller, or None for a request from this machine while no keys exist.
+"""Authenticated caller, or None for a request from the gateway's own machine while no keys exist.
 
 Raises the same errors as `Access.caller`.
 """

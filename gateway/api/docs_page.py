@@ -1,4 +1,4 @@
-"""Pages with Swagger UI for an OpenAPI document. All scripts and styles come from the gateway itself."""
+"""Pages with Swagger UI for an OpenAPI document. The gateway itself serves all scripts and styles."""
 
 from collections.abc import Callable
 from importlib import resources
@@ -18,7 +18,7 @@ _ASSETS = {
     "swagger-ui-bundle.js": "text/javascript; charset=utf-8",
     "swagger-ui.css": "text/css; charset=utf-8",
 }
-"""Files of Swagger UI, with their media types."""
+"""Files of Swagger UI that the gateway serves, with their media types."""
 
 _PAGE = """<!doctype html>
 <html lang="en">
@@ -46,7 +46,7 @@ _START = """SwaggerUIBundle({{
 
 
 def docs_router(*, title: str, openapi_url: str, prefix: str = "") -> APIRouter:
-    """Return routes for the page *prefix* + ``/docs`` that shows the document at *openapi_url*.
+    """Return routes for the page *prefix* + ``/docs``, which shows the OpenAPI document at *openapi_url*.
 
     A key that a reader enters stays in the reader's browser tab, and is sent to this gateway only.
     """

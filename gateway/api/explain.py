@@ -39,7 +39,7 @@ _BODY = {
 
 
 class Explainer:
-    """Explains routing decisions. It reads a request body like the proxy does and changes no state.
+    """Explanation of routing decisions. It reads a request body in the same way as the proxy and changes no state.
 
     The explanation contains no text of the prompt. *stream_state* returns how reliable a worker's KV events are, or
     None if the worker has no event stream.
@@ -64,7 +64,7 @@ class Explainer:
     async def explain(
         self, path: str, incoming: Incoming, *, key: str | None = None, team: str | None = None
     ) -> dict[str, Any]:
-        """Return an explanation, as JSON values, of how *incoming* would be routed if it had been sent to *path*.
+        """Return an explanation, as JSON values, of how *incoming* would be routed if it were sent to *path*.
 
         *key* and *team* are the key and team to assume for routing rules that depend on them.
 
@@ -103,7 +103,7 @@ class Explainer:
         return endpoint
 
     def _route(self, choice: RouteChoice | None) -> dict[str, Any] | None:
-        """Return why the route selected this model, or None if the requested name belongs to a single model."""
+        """Return why a route selected the model, or None if the requested name belongs to a single model."""
         routes = self._models.routes
         route = None if choice is None or routes is None else routes.get(choice.route)
         if choice is None or route is None:
@@ -146,7 +146,7 @@ class Explainer:
         }
 
     def _worker(self, candidate: Candidate) -> dict[str, Any]:
-        """Return the state of a worker, independent of its rank among the candidates."""
+        """Return the state of a worker, without its rank among the candidates."""
         load = candidate.load
         return {
             "worker": candidate.worker,
@@ -189,5 +189,5 @@ async def explain(
 
 
 def _seconds(seconds: float) -> float:
-    """Round to microseconds, because predictions are not more precise."""
+    """Round seconds to microseconds, because predictions are not more precise."""
     return round(seconds, 6)

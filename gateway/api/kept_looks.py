@@ -1,4 +1,4 @@
-"""Accounting of requests that read or cancel stored responses: limits, ledger and request log."""
+"""Accounting for requests that read or cancel stored responses, in limits, ledger and request log."""
 
 from collections.abc import Callable
 
@@ -10,16 +10,16 @@ from gateway.tenancy.teams.caller import Caller
 
 
 class KeptLooks:
-    """Accounts for requests about stored responses. Each counts as one request without tokens."""
+    """Accounting for requests about stored responses. Each of them counts as one request without tokens."""
 
     def __init__(self, admission: Admission, log: CompletedRequests, *, clock: Callable[[], float]) -> None:
-        """Report finished requests to *log*, which excludes metrics, because completion times do not apply to them."""
+        """Report finished requests to *log*, without metrics, because completion times do not apply to them."""
         self._admission = admission
         self._log = log
         self._clock = clock
 
     def begin(self, request_id: bytes, path: str, caller: Caller | None) -> Exchange:
-        """Return a new exchange for a request to *path*, a path without the response ID.
+        """Return a new exchange for a request to *path*, which is a path without the response ID.
 
         Call `end` once for each exchange.
         """
@@ -29,7 +29,7 @@ class KeptLooks:
         return exchange
 
     async def reserve(self, exchange: Exchange, caller: Caller | None, model: Model | None) -> None:
-        """Count the request against the limits of *caller*. Pass None as *model* if the model is unknown.
+        """Count a request against the limits of *caller*. Pass None as *model* if the model is unknown.
 
         Raises:
             RateLimited, QuotaSpent: if a limit is exceeded.
@@ -41,11 +41,11 @@ class KeptLooks:
             await self._admission.reserve_look(exchange, caller, model)
 
     def end(self, exchange: Exchange) -> None:
-        """Record the end of *exchange*, after its status and error have been set."""
+        """Record the end of *exchange*. Call this after its status and error have been set."""
         now = self._clock()
         self._admission.settle(exchange, now)
         self._log.add(exchange, now)
 
     def settle(self) -> None:
-        """Write buffered log lines of finished requests at once."""
+        """Write buffered log lines of finished requests immediately."""
         self._log.settle()

@@ -21,7 +21,7 @@ _RETRY_AFTER_S = 2.0
 
 
 class KeptResponses:
-    """Forwards a request about a stored response to the worker that stores it.
+    """Forwarding of each request about a stored response to the worker that stores the response.
 
     The owner is known for responses that passed through this gateway, and read from the store for others. With teams, a
     response without a known owner counts as not found. Without teams, every worker is tried in turn.
@@ -33,7 +33,7 @@ class KeptResponses:
         self._guarded = guarded
 
     async def owner(self, response_id: str, caller: Caller | None) -> ResponseOwner | None:
-        """Return the owner of a response, or None if the owner is unknown and there are no teams.
+        """Return the owner of a stored response, or None if the owner is unknown and there are no teams.
 
         Raises:
             UnknownResponse: if the response belongs to a different team, or its owner is unknown.
@@ -50,11 +50,11 @@ class KeptResponses:
         return owner
 
     def model_of(self, owner: ResponseOwner) -> Model | None:
-        """Return the model that created the response, or None if the model was removed."""
+        """Return the model that created the stored response, or None if the model was removed."""
         return {model.name: model for model in self._models}.get(owner.model)
 
     def guards(self, response_id: str, caller: Caller | None, exchange: Exchange) -> list[Guard]:
-        """Return the guardrails to apply to the stored response, because a worker stores it without guardrails applied.
+        """Return the guardrails to apply to a stored response, because workers store responses without guardrails.
 
         Raises:
             GuardrailUnavailable: if a guardrail of the caller's team is not configured.
@@ -68,7 +68,7 @@ class KeptResponses:
         return [guard for guard in found if guard is not None]
 
     async def ask(self, response_id: str, call: Call, owner: ResponseOwner | None) -> tuple[Reply, AnswerName | None]:
-        """Return the reply of the worker that stores the response, and a renaming of its model name.
+        """Return the reply of the worker that stores the response, and a function that renames the model in it.
 
         The caller closes the reply.
 
@@ -105,7 +105,7 @@ class KeptResponses:
         raise NoWorker("The worker that may store the response does not reply", retry_after_s=_RETRY_AFTER_S)
 
     def _everybody(self) -> Iterator[WorkerBackend | None]:
-        """Yield all workers, including sleeping ones, which keep their responses.
+        """Yield all workers, including sleeping workers, which keep their stored responses.
 
         Yield None for a worker that is down.
         """
@@ -114,7 +114,7 @@ class KeptResponses:
                 yield model.workers.get(worker.id) if worker.is_up else None
 
     def _only_model_of(self, worker: WorkerBackend) -> Model | None:
-        """Return the worker's only model, or None if it serves several models, any of which may own the response."""
+        """Return the worker's only model, or None if it serves several models, each of which could own the response."""
         served = [model for model in self._models if WorkerId(worker.id) in model.workers]
         return served[0] if len(served) == 1 else None
 
@@ -125,7 +125,7 @@ class KeptResponses:
 
 
 async def _asked(worker: WorkerBackend, call: Call) -> Reply:
-    """Send the request to *worker* and return its reply.
+    """Send a request to *worker* and return the reply.
 
     Raises:
         UpstreamError: if the worker failed.
@@ -140,7 +140,7 @@ async def _asked(worker: WorkerBackend, call: Call) -> Reply:
 
 
 def _name_in(model: Model | None, asked: str = "") -> AnswerName | None:
-    """Return the renaming of the model in replies about a response, or None.
+    """Return the function that renames the model in replies about a stored response, or None.
 
     *asked* is the requested name, if known.
     """

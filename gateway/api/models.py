@@ -1,4 +1,4 @@
-"""`/v1/models`: the models that this gateway serves.
+"""`/v1/models`: list the models that this gateway serves.
 
 No worker is queried, so a failing worker does not affect the route.
 """
@@ -46,14 +46,14 @@ async def retrieve_model(model_id: str, models: Registry, started_at: StartedAt,
 
 
 def _ids(models: Models, caller: Caller | None) -> list[str]:
-    """Return the names of the models that *caller* may use. Other models are hidden."""
+    """Return the names of the models that *caller* is allowed to use. Other models are hidden."""
     if caller is None:
         return models.ids()
     return [each for each in models.ids() if caller.permits.may_use(each, models.configured_name(each))]
 
 
 def _response(model_id: str, models: Models, created: int) -> dict[str, Any]:
-    """Return OpenAI's model object, with vLLM's ``max_model_len`` if the context length is known."""
+    """Return a model in OpenAI's format, with vLLM's ``max_model_len`` if the context length is known."""
     card: dict[str, Any] = {"id": model_id, "object": "model", "created": created, "owned_by": "warmgate"}
     model = models.get(models.configured_name(model_id))
     if model is not None and model.context_tokens is not None:

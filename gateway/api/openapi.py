@@ -1,4 +1,4 @@
-"""`/openapi.json`: the routes that FastAPI serves, and the endpoints that workers serve.
+"""`/openapi.json`: describe the routes that FastAPI serves and the endpoints that workers serve.
 
 Bodies of worker endpoints are described only as far as the gateway validates them. The engine defines all other fields.
 """
@@ -18,7 +18,7 @@ KEY_SCHEMES: dict[str, Json] = {
     "bearer": {"type": "http", "scheme": "bearer", "description": "API key of a team"},
     "x-api-key": {"type": "apiKey", "in": "header", "name": "x-api-key", "description": "API key of a team"},
 }
-"""Ways to send an API key."""
+"""Security schemes for the ways to send an API key."""
 _TEXT: Json = {"type": "string"}
 _TEXT_OR_NULL: Json = {"type": ["string", "null"]}
 _SCHEMAS: dict[str, Json] = {
@@ -77,7 +77,7 @@ _OTHERWISE: dict[str, dict[str, Json]] = {
     "/v1/responses": {"input": _FIELDS["input"]},
     "/v1/completions": {"prompt": {"description": "Text, texts, token ids, or lists of token ids"}},
 }
-"""Fields that differ in one endpoint, or matter only there."""
+"""Request fields that have a different description in one endpoint, or that matter only there."""
 _VALIDATION = ("HTTPValidationError", "ValidationError")
 """Schemas of FastAPI's own errors, which the gateway does not use."""
 

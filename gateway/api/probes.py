@@ -17,19 +17,19 @@ from gateway.workers.discovery.discovery_status import DiscoveryStatus
 from gateway.workers.kv_events.feed import Trust
 
 StreamState = Callable[[WorkerId], Trust | None]
-"""Function that returns how reliable a worker's KV event stream is.
+"""Function that returns how reliable the KV event stream of a worker is.
 
 `gateway.workers.event_subscriptions.EventSubscriptions.state` implements it.
 """
 ToldOfReplicas = Callable[[], dict[str, Any]]
-"""Function that returns the state of other replicas for /readyz.
+"""Function that returns the state of other gateway replicas for /readyz.
 
 `gateway.workers.replicas.replicas.Replicas.report` implements it.
 """
 
 
 class StoreStatus(Protocol):
-    """State of the store of teams and keys. `gateway.app.tenancy.Tenancy` implements this interface."""
+    """State of the store for teams and keys. `gateway.app.tenancy.Tenancy` implements this interface."""
 
     @property
     def is_store_awaited(self) -> bool: ...

@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 Reason = Literal["no key", "wrong key"]
 
 SHORTEST_S = 60.0
-"""Minimum seconds between two audit log entries. The interval doubles while an attack continues."""
+"""Minimum seconds between two audit log entries. The interval is doubled while an attack continues."""
 LONGEST_S = 3600.0
 MAX_ADDRESSES = 8
-"""Maximum number of addresses in one audit log entry.
+"""Maximum number of client addresses in one audit log entry.
 
 Requests from further addresses are counted without an address.
 """
@@ -32,7 +32,7 @@ LOOK_S = 1.0
 
 
 class RefusedLogins:
-    """Counts rejected requests and writes at most one audit log entry per interval.
+    """Counter of rejected admin requests that writes at most one audit log entry per interval.
 
     *wall_clock* returns seconds since 1970.
 
@@ -86,7 +86,7 @@ class RefusedLogins:
             )
 
     async def run(self) -> None:
-        """Write audit log entries when they are due, until cancelled."""
+        """Write audit log entries for rejected requests when they are due, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self.settle()

@@ -1,4 +1,4 @@
-"""``/v1/responses/{id}`` and the routes below it. The proxy serves requests that create a response."""
+"""Routes ``/v1/responses/{id}`` and below. In contrast, the proxy serves requests that create a response."""
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
@@ -35,7 +35,7 @@ _OK = 200
 @router.get("/v1/responses/{response_id}/input_items", summary="List the input items of a stored response")
 @router.post("/v1/responses/{response_id}/cancel", summary="Cancel a response that is generated in the background")
 async def kept_response(request: Request, response_id: str, caller: AnyCaller) -> Response:
-    """Return the worker's reply about a stored response, only to the team that owns it.
+    """Return the worker's reply about a stored response. Only the team that owns the response receives it.
 
     Each call counts as a request.
     """
@@ -98,14 +98,14 @@ async def _response(request: Request, response_id: str, caller: Caller | None, e
 
 
 class _Relayed(StreamingResponse):
-    """Streams the events of a response that a worker is still generating."""
+    """Stream of the events of a response that a worker is still generating."""
 
     def __init__(self, reply: Reply, headers: Headers, guards: Sequence[Guard], name: AnswerName | None) -> None:
         super().__init__(_renamed(_guarded(_events(reply), guards), name), reply.status)
         self._reply = reply
         self.raw_headers += headers
         self.ended: Callable[[], None] | None = None
-        """Function to call when no more events are passed on, or None."""
+        """Function to call when no more events will be passed on, or None."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -154,7 +154,7 @@ async def _renamed(events: AsyncIterator[bytes], name: AnswerName | None) -> Asy
 
 
 def _call(request: Request, response_id: str, request_id: bytes) -> Call:
-    """Return the request to send to the worker, which has no body.
+    """Return the request to send to the worker. The request has no body.
 
     The path is rebuilt from the response ID, because encoded characters in it could address a different path on the
     worker.

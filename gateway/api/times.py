@@ -11,5 +11,5 @@ def rfc3339(seconds: float) -> str:
 
 
 def to_the_millisecond(seconds: float) -> str:
-    """Format *seconds* since 1970 as UTC time with milliseconds. All results have the same length and sort by time."""
+    """Format *seconds* since 1970 as UTC time with milliseconds. All results have equal length and sort by time."""
     return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -1,4 +1,4 @@
-"""Route `/v1/usage`: usage and remaining limits of the caller's key.
+"""Route `/v1/usage`: return the usage and remaining limits of the caller's key.
 
 1. The sums cover only the caller's key. The admin API reports the other keys of the team.
 2. The limits are all that apply to a request of the key, including those of the team, as in the response headers.
@@ -28,7 +28,7 @@ router = APIRouter(tags=["usage"])
 
 _REQUESTS: Measure = "requests_per_minute"
 _DIGITS = 6
-"""Decimal digits of remaining amounts, for fractions of a cent and of tokens that count less."""
+"""Number of decimal digits of remaining amounts, which include fractions of cents and of cheaper tokens."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,12 +99,12 @@ Clock = Callable[[], float]
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 TOKEN_THREADS = 1
-"""Number of threads that tokenize long prompts next to the event loop.
+"""Number of threads that tokenize long prompts outside the event loop.
 
 More threads would take CPU time from the loop.
 """
 BYTES_PER_TOKEN = 4.0
-"""Assumed bytes per token until a model's ratio is measured. It sizes the cache of workers that do not report one."""
+"""Assumed bytes per token until a model's ratio is measured. It sizes the cache of workers that report no size."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class _Outside:
 
 @dataclass(frozen=True, slots=True)
 class _Fleet:
-    """Models, their workers, and the state known about the workers."""
+    """Models of the gateway, their workers, and the known state of the workers."""
 
     models: Models
     health: Health
@@ -143,7 +143,7 @@ class _Rules:
 
 @dataclass(frozen=True, slots=True)
 class _Followed:
-    """Objects that apply settings changes from the file, from worker discovery and from rank discovery."""
+    """Objects that apply changes from the settings file, from worker discovery and from rank discovery."""
 
     rank_discovery: RankDiscovery
     reloads: Reloads
@@ -155,7 +155,7 @@ class _Followed:
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """Objects that a request passes through."""
+    """Objects through which every request passes."""
 
     proxy: Proxy
     completed_requests: CompletedRequests
@@ -453,7 +453,7 @@ def _diagnosis(parts: _Parts) -> GatewayDiagnosis:
 
 @asynccontextmanager
 async def _alive(parts: _Parts) -> AsyncIterator[None]:
-    """Start all parts of the gateway, so that requests can be served inside the context. Close them at the end."""
+    """Start all parts of the gateway, so that it serves requests inside the context. Close all parts at the end."""
     outside, fleet, rules = parts.outside, parts.fleet, parts.rules
     followed, replicas = parts.followed, parts.replicas
     async with outside.client, outside.questions:
@@ -482,7 +482,7 @@ async def _alive(parts: _Parts) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _running(parts: _Parts) -> AsyncIterator[None]:
-    """Run all background loops and follow configuration changes inside the context."""
+    """Run all background loops and apply configuration changes inside the context."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(loop) for loop in _loops(parts)]
         async with _reloading(parts.followed.reloader, tasks):
@@ -544,7 +544,7 @@ def _apply_workers(
 
 
 def _taking(rank_discovery: RankDiscovery, fleet: _Fleet, rules: _Rules) -> Take:
-    """Return a function that applies settings and workers together, or raises an error and changes nothing."""
+    """Return a function that applies settings and workers together. If it raises an error, nothing has changed."""
     tenancy, tracing, guardrails = rules.tenancy, rules.tracing, rules.guardrails
 
     def put(settings: Settings, models: Sequence[ModelWorkers]) -> None:

@@ -1,4 +1,4 @@
-"""Outermost ASGI application, which selects the application that serves a request.
+"""Outermost ASGI application, which selects the application that serves each request.
 
 The request path is converted to its canonical form first, and all inner applications see only that form. Different
 spellings of a path therefore cannot bypass access checks or metrics.
@@ -18,7 +18,7 @@ from gateway.server.cors import Cors
 
 
 class Gateway:
-    """ASGI application that sends completions to the proxy directly, without FastAPI's router."""
+    """ASGI application that passes completion requests directly to the proxy, without FastAPI's router."""
 
     def __init__(
         self,
@@ -45,10 +45,10 @@ class Gateway:
         self.admin: App | None = _named(admin) if is_admin_apart else None
         """Admin application for the separate admin port, or None if there is no such port."""
         self.probes = _named(probes)
-        """Application with the probes for ``server.probes_port``. The main application serves the probes too."""
+        """Application for ``server.probes_port`` with the probe routes, which the main application serves, too."""
 
     def __call__(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
-        """Route a request to its application.
+        """Pass a request to the application that serves it.
 
         This is not a coroutine function, which saves one coroutine per request.
         """
@@ -77,13 +77,13 @@ class Gateway:
 
 
 async def _allow_post(_scope: Message, _receive: Receive, send: Send) -> None:
-    """Answer an OPTIONS request with the allowed methods of a completion endpoint. No key is required."""
+    """Answer an OPTIONS request with the allowed methods of a completion endpoint. No API key is required."""
     await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", b"POST, OPTIONS")]})
     await send({"type": "http.response.body", "body": b""})
 
 
 def _named(app: App) -> App:
-    """Wrap *app*, which has a separate port, so that its requests and responses have a request ID."""
+    """Wrap *app*, which has a separate port, so that its requests and responses get a request ID."""
 
     def naming(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         return app(*_naming_request(scope, receive, send))
@@ -92,7 +92,7 @@ def _named(app: App) -> App:
 
 
 def _naming_request(scope: Message, receive: Receive, send: Send) -> tuple[Message, Receive, Send]:
-    """Add the caller's request ID, or a generated one, to the request and to the response. HEAD is handled as GET."""
+    """Add the caller's request ID, or a generated one, to a request and its response. HEAD is handled as GET."""
     request_id = request_id_of(fields(scope["headers"])) or secrets.token_hex(16).encode()
     named = {**scope, "headers": [(b"x-request-id", request_id), *scope["headers"]]}
     if scope["method"] == "HEAD":

@@ -1,4 +1,4 @@
-"""Source of the settings, and detection of configuration changes."""
+"""Source of the settings, which also detects configuration changes."""
 
 import asyncio
 import logging
@@ -38,10 +38,10 @@ def json_schema() -> str:
 
 
 class ConfigSource:
-    """An optional settings file, whose values the variables in *environ* override."""
+    """Optional settings file. Environment variables in *environ* override its values."""
 
     def __init__(self, path: Path | None, environ: Mapping[str, str]) -> None:
-        """Store the arguments without any I/O."""
+        """Create a source of settings without any I/O."""
         self._path = path
         self._environ = environ
         self._file = None if path is None else WatchedFile(path)
@@ -54,7 +54,7 @@ class ConfigSource:
         return "environment" if self._path is None else str(self._path)
 
     def load(self) -> Settings:
-        """Load the settings, and mark the present content of the file as known.
+        """Load the settings, and remember the current content of the file as known.
 
         Raises:
             SettingsError: with a sentence for every error found.
@@ -80,7 +80,7 @@ class ConfigSource:
         return masked(self.load())
 
     def summary(self) -> str:
-        """Load the settings, and return one line that says how much they configure.
+        """Load the settings, and return one line that summarizes what they configure.
 
         Raises:
             SettingsError: a sentence for every fault that was found.
@@ -90,17 +90,17 @@ class ConfigSource:
         return f"{len(settings.models)} models, {workers} listed workers, {len(settings.teams)} teams"
 
     def log_warnings(self) -> None:
-        """Log every entry of `warnings`."""
+        """Log every warning about deprecated settings."""
         for warning in self.warnings:
             _log.warning("%s", warning)
 
     def has_changed(self) -> bool:
-        """Return True once for each change of the settings file, when its content is stable."""
+        """Return True once for each change of the settings file, as soon as its content is stable."""
         return self._file is not None and self._file.has_changed()
 
 
 class Reloader(Generic[T]):
-    """Calls *reload* on request and when the settings file changes, at most one call at a time."""
+    """Reload of the configuration on request and on file changes. At most one call of *reload* runs at a time."""
 
     def __init__(
         self,
@@ -116,24 +116,24 @@ class Reloader(Generic[T]):
         self._one_at_a_time = asyncio.Lock()
 
     def ask(self) -> None:
-        """Request a reload in the background, even if the settings file is unchanged."""
+        """Request a reload of the configuration in the background, even if the settings file is unchanged."""
         self._asked.set()
 
     async def reload(self) -> T:
-        """Reload now, even if the settings file is unchanged, and return the outcome."""
+        """Reload the configuration now, even if the settings file is unchanged, and return the outcome."""
         async with self._one_at_a_time:
             outcome = await self._reload(self._configuration.load)
             self._configuration.log_warnings()
             return outcome
 
     async def run(self) -> None:
-        """Reload on request and on file changes until cancelled."""
+        """Reload the configuration on request and on file changes until cancelled."""
         while True:
             if await self._is_asked() or await asyncio.to_thread(self._configuration.has_changed):
                 await self.reload()
 
     async def _is_asked(self) -> bool:
-        """Wait up to one check interval, and return whether a reload was requested."""
+        """Wait for up to one check interval, and return whether a reload was requested."""
         try:
             async with asyncio.timeout(self._interval_s):
                 await self._asked.wait()

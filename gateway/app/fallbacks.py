@@ -1,4 +1,4 @@
-"""Fallback backends of models, built from settings. The state of a fallback target survives settings changes.
+"""Fallback backends of models, built from settings. The state of a fallback target survives changes of the settings.
 
 1. Building fallbacks may fail and has no effect on those in use. `FallbackFactory.attend` applies new limits.
 2. A fallback keeps its backend if the settings of the backend are unchanged.
@@ -40,7 +40,7 @@ from gateway.settings.fallbacks import (
 from gateway.tenancy.ledger.price import Price
 
 TokenTimes = Callable[[], tuple[float, float]]
-"""Function that returns the seconds a worker takes per prompt token and per generated token.
+"""Function that returns the seconds that a worker takes per prompt token and per generated token.
 
 `Price.per_gpu_hour` uses it.
 """
@@ -50,14 +50,14 @@ GroupT = TypeVar("GroupT", bound=AllowanceSettings)
 BEDROCK_PATHS = frozenset({"/v1/chat/completions"})
 
 CLAUDE_OUTPUT_WEIGHT = 5.0
-"""Quota weight of an output token of Claude 3.7 or later (AWS user guide, quotas-token-burndown)."""
+"""Quota weight of an output token in Claude 3.7 or later (AWS user guide, quotas-token-burndown)."""
 _weighs_more = re.compile(r"anthropic\.claude-(?!v\d|instant|3-(?!7))").search
 
 _NOT_OF_THE_BACKEND = {"price": None, "requests_per_minute": None, "tokens_per_minute": None, "ramp_s": None}
 
 
 class Signers:
-    """Request signers for Bedrock. All models and regions share one credential chain per AWS profile."""
+    """Request signers for Bedrock. All models and regions share one chain of credentials per AWS profile."""
 
     def __init__(self) -> None:
         self._chains: dict[str | None, CredentialChain] = {}
@@ -95,7 +95,7 @@ class Tools:
 
 
 class FallbackSpec(Generic[GroupT]):
-    """Settings and shared objects from which one fallback of a model is built."""
+    """Settings and shared objects from which a fallback of a model is built."""
 
     def __init__(
         self,
@@ -107,7 +107,7 @@ class FallbackSpec(Generic[GroupT]):
         price: Callable[[], Price],
         tools: Tools,
     ) -> None:
-        """Use the fallback settings *group*. The model's *price* applies if *group* has no price."""
+        """Create the specification from the settings *group*. The model's *price* applies if *group* has no price."""
         self.group = group
         self.model = model
         self.settings = settings
@@ -115,7 +115,7 @@ class FallbackSpec(Generic[GroupT]):
         self.tools = tools
         self.price = price if group.price is None else listed_price(group.price)
         self.backend_settings = group.model_copy(update=_NOT_OF_THE_BACKEND)
-        """Fallback settings without the fields that may change without building a new backend."""
+        """Settings of the fallback without the fields that can change without a new backend."""
 
 
 class FallbackKind(Protocol[GroupT]):
@@ -134,11 +134,11 @@ class FallbackKind(Protocol[GroupT]):
         ...
 
     def access(self, group: GroupT, settings: Settings) -> Hashable:
-        """Return the credentials of a fallback. When they change, earlier failures are forgotten."""
+        """Return the credentials of a fallback. When the credentials change, earlier failures are forgotten."""
         ...
 
     def make(self, spec: FallbackSpec[GroupT], kept: Mapping[Hashable, Fallback]) -> Fallback:
-        """Return the fallback of *spec*.
+        """Return the fallback that *spec* describes.
 
         Reuse the backend of a fallback in *kept* that was built from the same settings.
 
@@ -210,7 +210,7 @@ class BedrockKind:
 
 
 class OpenAIKind:
-    """Fallbacks to endpoints with an OpenAI-compatible API."""
+    """Fallbacks to endpoints that have an OpenAI-compatible API."""
 
     extra = None
 
@@ -257,14 +257,14 @@ class OpenAIKind:
 
 
 KINDS: Final[Mapping[str, FallbackKind[Any]]] = {"bedrock": BedrockKind(), "openai": OpenAIKind()}
-"""Fallback types by the name of their group in `FallbackSettings`."""
+"""Fallback types by the name of their settings group in `FallbackSettings`."""
 
 
 class FallbackFactory:
-    """Builds the fallbacks of all models."""
+    """Factory for the fallbacks of all models."""
 
     def __init__(self, client: httpx.AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Use the shared HTTP client *client*, which the caller closes."""
+        """Create the factory. The caller closes the shared HTTP client *client*."""
         self._tools = Tools(client, clock)
         self.targets = Targets()
 
@@ -276,7 +276,7 @@ class FallbackFactory:
         former: Fallbacks | None = None,
         token_times: TokenTimes | None = None,
     ) -> Fallbacks:
-        """Build the fallbacks of *model*, which take over the counts of *former*.
+        """Build the fallbacks of *model*, which continue the counters of the fallbacks *former*.
 
         GPU hours are free without *token_times*.
 
@@ -297,7 +297,7 @@ class FallbackFactory:
         return Fallbacks(model.name, made, limits=limits, former=former)
 
     def attend(self, settings: Settings) -> None:
-        """Apply the rate limits in *settings*. If several models use the same target, the lowest limit applies."""
+        """Apply the rate limits in *settings*. If several models use the same target, the lowest rate limit applies."""
         named: defaultdict[TargetKey, list[TargetSettings]] = defaultdict(list)
         for model in settings.models:
             for name, group in fallbacks_of(model):
@@ -339,7 +339,7 @@ def bedrock_fallbacks(model: ModelSettings) -> list[ModelBedrockSettings]:
 
 
 def price_of(price: PriceSettings, token_times: TokenTimes | None) -> Callable[[], Price]:
-    """Return a function that returns the current token prices, derived from *price*."""
+    """Return a function that returns the current token prices, computed from *price*."""
     if price.gpu_hour_usd is not None and token_times is not None:
         usd, times = price.gpu_hour_usd, token_times
 

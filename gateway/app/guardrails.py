@@ -1,4 +1,4 @@
-"""Guardrails, built from settings. An unchanged guardrail keeps the state of its circuit breaker on a reload."""
+"""Guardrails, built from settings. On a reload, an unchanged guardrail keeps the state of its circuit breaker."""
 
 import importlib
 import re
@@ -46,7 +46,7 @@ class Guardrails:
     """Guardrails of all models."""
 
     def __init__(self, client: httpx.AsyncClient, *, clock: Callable[[], float] = time.monotonic) -> None:
-        """Use the shared HTTP client *client*, which the caller closes."""
+        """Create an empty set of guardrails. The caller closes the shared HTTP client *client*."""
         self.counters = GuardrailCounters()
         self.in_force = GuardedModels(self.counters)
         self._client = client
@@ -56,7 +56,7 @@ class Guardrails:
         self._thread = ScanThread()
 
     def build(self, settings: Settings) -> dict[str, ModelGuards] | None:
-        """Build and return the guardrails of each model by model name, or None if *settings* have none.
+        """Build and return the guardrails of each model by model name. Return None if *settings* contain no guardrails.
 
         Nothing is applied yet.
 
@@ -74,7 +74,7 @@ class Guardrails:
         return {model.name: self._guards(model, rules) for model in settings.models}
 
     def use(self, guards: Mapping[str, ModelGuards] | None) -> None:
-        """Apply the guardrails that `build` returned to new requests."""
+        """Apply the guardrails that `build` returned to all new requests."""
         self.in_force.use(guards)
 
     def _guards(self, model: ModelSettings, rules: Mapping[str, GuardrailRule]) -> ModelGuards:
@@ -180,7 +180,7 @@ _GAP = "[ \u00a0().\\-/]"
 
 
 def national_phones(regions: tuple[str, ...]) -> PatternDetector:
-    """Return a detector of phone numbers without country code that are valid in one of the countries *regions*.
+    """Return a detector for phone numbers without country code that are valid in one of the countries *regions*.
 
     Raises:
         PhonenumbersMissingError: if the phonenumbers package is not installed.

@@ -1,4 +1,4 @@
-"""Settings in effect, together with workers that were discovered or added with the admin API.
+"""Settings in effect, with workers that were discovered or that were added with the admin API.
 
 A change of settings or workers applies completely or not at all.
 """
@@ -24,10 +24,10 @@ from gateway.workers.worker_spec import ModelWorkers, WorkersError
 _log = logging.getLogger(__name__)
 
 FAULTS = (SettingsError, WorkersError)
-"""Exceptions for settings or discovered workers that cannot be used. Each has sentences that explain why."""
+"""Exceptions for settings or discovered workers that cannot be used. Each contains sentences that explain why."""
 
 Take = Callable[[Settings, Sequence[ModelWorkers]], None]
-"""Function that applies settings and all workers in one step, or raises an error and changes nothing."""
+"""Function that applies settings and all workers in one step. If it raises an error, nothing has changed."""
 OnRefused = Callable[[Sequence[str]], None]
 
 
@@ -45,13 +45,13 @@ OnApplied = Callable[[InForce, InForce, str | None], Awaitable[None]]
 
 @dataclass(slots=True, eq=False)
 class _Search:
-    """Worker discovery at one source, with its latest results."""
+    """Discovery of workers at one source, with its latest results."""
 
     sets: AsyncGenerator[Workers, None]
     last: Workers
-    """Last set of workers that the source reported."""
+    """Last set of workers that the discovery source reported."""
     taken: Workers | None = None
-    """Set of workers in use, which is older than `last` if that was rejected. None if no set has been in use yet."""
+    """Set of workers in use, which is older than `last` if `last` was rejected. None before the first set is in use."""
     task: "asyncio.Task[None] | None" = None
 
     async def end(self) -> None:
@@ -62,7 +62,7 @@ class _Search:
 
 
 class LiveSettings:
-    """Applies settings and discovered workers with *take* whenever one of them changes.
+    """Settings and discovered workers in effect. Whenever one of them changes, *take* applies them.
 
     The function *discover* returns the discovery of a source. Its second argument is called with the reasons when a
     discovered set of workers is rejected.
@@ -91,12 +91,12 @@ class LiveSettings:
         self._has_found = False
         self._added: Sequence[AddedWorker] = ()
         self._left_out: Mapping[str, LeftOut] = {}
-        """Added workers that are not in use, by name, with the reason."""
+        """Workers added with the admin API that are not in use, by name, with the reason."""
         self._tasks: asyncio.TaskGroup | None = None
 
     @property
     def configured(self) -> Settings:
-        """Settings in effect, without discovered workers."""
+        """Settings in effect, without workers that were discovered."""
         return self._configured
 
     @property
@@ -106,7 +106,7 @@ class LiveSettings:
         return InForce(self._configured, {source.model: search.taken or () for source, search in files})
 
     async def find(self) -> None:
-        """Discover workers once and apply the first results. Call this once, before the other methods."""
+        """Discover workers once and apply the first results. Call this method once, before the other methods."""
         self._count_for(self._configured)
         searches = self._searches = await self._begin(_sources(self._configured))
         self._has_found = True
@@ -119,7 +119,7 @@ class LiveSettings:
                 self._found(source, search)
 
     async def run(self) -> None:
-        """Apply discovered workers until cancelled."""
+        """Apply the results of worker discovery until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._follow()
@@ -151,7 +151,7 @@ class LiveSettings:
         )
 
     def have_added(self, added: Mapping[str, AddedWorker]) -> None:
-        """Use the workers *added* in addition to listed and discovered ones. Never raises.
+        """Use the workers *added* in addition to listed and discovered workers. Never raises an exception.
 
         Running requests of removed workers continue.
         """
@@ -165,8 +165,8 @@ class LiveSettings:
             _log.exception("the workers that the admin API added were rejected, nothing has changed")
 
     def _whole(self, settings: Settings, sets: Mapping[WorkerSource, Workers]) -> Sequence[ModelWorkers]:
-        """Return all models of *settings* with the listed workers, the discovered workers *sets*, and all usable added
-        workers.
+        """Return all models of *settings* with their listed workers, the discovered workers *sets*, and all usable
+        added workers.
 
         Raises:
             WorkersError: if listed and discovered workers contradict each other.
@@ -226,7 +226,7 @@ class LiveSettings:
             await former[source].end()
 
     def _put_in_force(self, settings: Settings, searches: Mapping[WorkerSource, _Search]) -> None:
-        """Apply *settings* with the last discovered workers, or with the discovered workers in use if those do not fit.
+        """Apply *settings* with the last discovered workers or, if these do not fit, with those in use.
 
         Raises:
             WorkersError: if the discovered workers in use do not fit the settings either.
@@ -259,7 +259,7 @@ class LiveSettings:
         self._reloads.follow([model.name for model in settings.models if sources_of(model)])
 
     def _follow(self) -> None:
-        """Start a background task for each source without one. Does nothing before `run` is called."""
+        """Start a background task for each source without one. Before `run` is called, this method does nothing."""
         for source, search in self._searches.items():
             if search.task is None and self._tasks is not None:
                 search.task = self._tasks.create_task(self._follow_one(source, search))
@@ -297,7 +297,7 @@ class LiveSettings:
     def _take_found(
         self, taken: Mapping[WorkerSource, Workers], last: Mapping[WorkerSource, Workers]
     ) -> Mapping[WorkerSource, Workers]:
-        """Apply the worker sets *taken*, or the sets *last* if *taken* contradict each other.
+        """Apply the worker sets *taken*, or the sets *last* if the sets in *taken* contradict each other.
 
         Return the applied sets.
 
@@ -331,7 +331,7 @@ def _sources(settings: Settings) -> list[WorkerSource]:
 
 
 def _check(sources: Iterable[WorkerSource]) -> None:
-    """Check new worker sources as far as possible without waiting.
+    """Check new worker sources as far as this is possible without waiting.
 
     Raises:
         WorkersError: with a sentence for every error of the first invalid source.

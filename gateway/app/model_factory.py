@@ -1,4 +1,4 @@
-"""Builds models from specifications. A model takes effect only when the reconciler puts it in place.
+"""Build models from specifications. A model takes effect only when the reconciler puts it into service.
 
 Unchanged parts keep their state: a worker keeps its connections, a strategy its turn, and a tokenizer its cache.
 """
@@ -38,7 +38,7 @@ from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 
 BY_LOAD = "least_loaded"
-"""Strategy that chooses decode workers. Prefill workers are chosen by the strategy of the model."""
+"""Name of the strategy that selects decode workers. In contrast, the model's strategy selects prefill workers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +49,11 @@ class Knowledge:
     hasher: Hasher
     confirmed: Confirmed
     token_hasher: TokenHasher
-    """Token hasher that also computes the hashes in `confirmed`."""
+    """Token hasher that also computes the block hashes in `confirmed`."""
     tokenizers: Tokenizers
     event_subscriptions: EventSubscriptions
     sharing: Sharing | None = None
-    """State shared with replicas, or None if nothing is shared."""
+    """State shared with gateway replicas, or None if nothing is shared."""
 
     def rehash(self, key: bytes, fleets: Iterable[Fleet]) -> None:
         """Switch all hashers to *key*, and clear the known cache contents, whose hashes used the previous key."""
@@ -66,16 +66,16 @@ class Knowledge:
 
 @dataclass(frozen=True, slots=True)
 class ModelBuild:
-    """A model with the specification it was built from."""
+    """Model together with the specification from which it was built."""
 
     model: Model
     spec: ModelSpec
     dispatcher: Dispatcher | None
-    """New dispatcher for the queue of the model, or None if the queue keeps its present dispatcher."""
+    """New dispatcher for the model's queue, or None if the queue keeps its current dispatcher."""
 
 
 class ModelFactory:
-    """Builds models one at a time. *addresses* returns the engines of the named model that may be queried."""
+    """Factory that builds one model at a time. *addresses* returns a model's engines that can be queried."""
 
     def __init__(
         self,
@@ -177,7 +177,7 @@ class ModelFactory:
         )
 
     def _workers(self, spec: ModelSpec, former: ModelBuild | None) -> Iterator[tuple[WorkerId, WorkerBackend]]:
-        """Yield the backend of each worker.
+        """Yield the backend of each worker of a model.
 
         A backend whose address and settings are unchanged keeps its connections.
         """
@@ -197,7 +197,7 @@ class ModelFactory:
                 yield WorkerId(worker.id), made
 
     def _shared(self, worker: WorkerSpec, timeouts: Timeouts) -> HttpWorker:
-        """Return a new connection pool for an address that several workers share, including *worker*."""
+        """Return a new connection pool for an address that several workers share, one of which is *worker*."""
         return self._http_worker(replace(worker, id=worker.base_id), timeouts)
 
     def _http_worker(self, worker: WorkerSpec, timeouts: Timeouts) -> HttpWorker:
@@ -242,7 +242,7 @@ class ModelFactory:
         )
 
     def _exact_prompts(self, spec: ModelSpec, fleet: Fleet, former: ModelBuild | None) -> ExactPrompts | None:
-        """Return the tokenizer of the model's prompts. It is kept with its cache while its settings stay the same."""
+        """Return the tokenizer for the model's prompts. While its settings stay the same, it is kept with its cache."""
         if not spec.needs_events:
             return None
         if former is not None and former.spec.needs_events and former.spec.tokens_from == spec.tokens_from:
@@ -260,5 +260,5 @@ class ModelFactory:
 
 
 def _reached(worker: WorkerSpec) -> WorkerSpec:
-    """Return *worker* with defaults for all fields that do not affect its connections."""
+    """Return a copy of *worker* with default values for all fields that do not affect its connections."""
     return replace(worker, draining=False, tier=0, zone=None, role="both", bootstrap_port=None)

@@ -1,4 +1,4 @@
-"""Specifications from which models are built. Equal specifications mean that nothing must be rebuilt."""
+"""Specifications from which models are built. If two specifications are equal, nothing has to be rebuilt."""
 
 import random
 from collections.abc import Callable, Hashable
@@ -53,7 +53,7 @@ class FleetSpec:
 
 @dataclass(frozen=True, slots=True)
 class RetrySpec:
-    """Retry budget: the fraction of requests that may be retried, and the retries always allowed per second."""
+    """Retry budget: the fraction of requests that can be retried, and the retries per second that always can."""
 
     budget_share: float
     budget_floor_per_s: float
@@ -78,7 +78,7 @@ class ModelSpec:
     upstream_model: str
     workers: tuple[WorkerSpec, ...]
     has_fleet: bool
-    """Whether the model can have workers. A model without them is served only by its fallbacks."""
+    """Whether the model can have workers. Otherwise, only its fallbacks serve it."""
     strategy: str
     strategy_header: bool
     session_header: str
@@ -95,7 +95,7 @@ class ModelSpec:
     price: TokenPrices
     timeouts: Timeouts
     fairness: Fairness | None
-    """Rules by which teams share the workers, or None if there are no teams."""
+    """Rules by which teams share the workers of the model, or None if there are no teams."""
     release: ReleasePolicy
     fleet: FleetSpec
     retry: RetrySpec
@@ -104,7 +104,7 @@ class ModelSpec:
     zone_penalty_s: float
     """Seconds added to the predicted cost of a worker in a different zone than the gateway."""
     fallbacks_from: Hashable
-    """Comparison key of the settings from which fallbacks are built."""
+    """Comparison key for the settings from which fallbacks are built."""
     build_fallbacks: Callable[[Fallbacks | None, TokenTimes], Fallbacks] = field(compare=False)
 
     @property
@@ -119,29 +119,27 @@ class ModelSpec:
 
     @property
     def tokens_from(self) -> Hashable:
-        """Comparison key of everything that determines how prompts are tokenized."""
+        """Comparison key for everything that determines how prompts are tokenized."""
         adapter = None if self.adapter is None else self.adapter.name
         return self.tokenizer, self.upstream_model, self.base, adapter
 
     @property
     def dispatched_by(self) -> Hashable:
-        """Comparison key of everything that determines how requests wait for workers."""
+        """Comparison key for everything that determines how requests wait for workers."""
         return self.strategy, self.needs_events, self.fairness, self.disaggregation
 
     def zone_penalty_of(self, worker: WorkerSpec) -> float:
-        """Return the additional cost in seconds of sending a request to the zone of *worker*, or 0 if a zone is
-        unknown.
-        """
+        """Return the seconds that a request to the zone of *worker* costs in addition, or 0 if a zone is unknown."""
         return self.zone_penalty_s if self.zone and worker.zone and worker.zone != self.zone else 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class ServingPlan:
-    """All models, routes and rules that the gateway should serve."""
+    """Models, routes and rules that the gateway should serve."""
 
     models: tuple[ModelSpec, ...]
     route_names: tuple[tuple[str, tuple[str, ...]], ...]
-    """Name and aliases of each route."""
+    """Name of each route with the aliases of the route."""
     build_routes: Callable[[random.Random, RouteTable | None], RouteTable | None]
     adapter_timeouts: AdapterTimeouts
     health: HealthRules

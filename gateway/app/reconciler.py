@@ -1,4 +1,4 @@
-"""Reconciles models, worker fleets, connections and health checks with the settings.
+"""Reconcile models, worker fleets, connections and health checks with the settings.
 
 1. All models are built first, which may fail without any effect. Then they are put in place in one synchronous step.
 2. Unchanged parts keep their state: a worker keeps its load, rates, cache and connections, and a strategy its turn.
@@ -31,7 +31,7 @@ from routing.shared_worker_load import SharedWorkerLoad, SharingFleet
 
 
 class Reconciler:
-    """Builds models from a serving plan and replaces the models in service."""
+    """Service that builds models from a serving plan and replaces the models in service with them."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Reconciler:
         self._made: dict[str, ModelBuild] = {}
 
     def take(self, plan: ServingPlan) -> None:
-        """Serve *plan* from now on. A plan always lists all models and workers.
+        """Serve *plan* from now on. A serving plan always lists all models and workers.
 
         Raises:
             ValueError: if a model cannot be built. Then nothing has changed.
@@ -136,7 +136,7 @@ class Reconciler:
                 each.model.fleet.bookings.set_shared_load(self._shared_load)
 
     def _man(self, made: ModelBuild, former: ModelBuild | None, everybody: set[WorkerId]) -> None:
-        """Update the fleet of a model to its current workers.
+        """Set the workers of a model's fleet to the workers that the model has now.
 
         A new worker counts as down until a health check succeeds.
         """
@@ -188,7 +188,7 @@ class Reconciler:
         )
 
     def _subjects(self) -> dict[SubscriptionTarget, list[Fleet]]:
-        """Return the workers to subscribe to for KV events, with the fleets that each worker belongs to.
+        """Return the workers to subscribe to for KV events, each with the fleets to which it belongs.
 
         An engine loads one base model, even if it also serves LoRA adapters.
         """
@@ -212,7 +212,7 @@ class Reconciler:
     def _observed(
         self, model: str, url: str, places: Sequence[tuple[WorkerId, WorkerPlace | None]], observation: Observation
     ) -> None:
-        """Pass the metrics read from the address *url* to each worker at that address."""
+        """Pass the metrics that were read from the address *url* to each worker at that address."""
         whole, model_workers = observation.reading, self._made[model].model.workers
         self._engines.note(url, whole.generated, asked_at=observation.asked_at, read_at=observation.read_at)
         backend = model_workers.get(places[0][0])
@@ -258,7 +258,7 @@ def _subject(worker: WorkerSpec, model: str) -> SubscriptionTarget:
 
 
 def _retire(former: ModelBuild, made: ModelBuild | None) -> None:
-    """Release the backends of *former* that *made* no longer contains.
+    """Release the backends of the model *former* that the new model *made* does not contain.
 
     A removed worker gets no more health checks. If the worker is down, its unanswered requests therefore move to other
     workers at once.

@@ -1,4 +1,4 @@
-"""Runs the gateway until SIGINT or SIGTERM."""
+"""Run the gateway until SIGINT or SIGTERM."""
 
 import contextlib
 import logging
@@ -24,22 +24,22 @@ from gateway.settings import ServerSettings, Settings, SettingsError
 _log = logging.getLogger(__name__)
 
 CreateApp = Callable[[Settings], App]
-"""Function that builds the application.
+"""Function that builds the application from settings.
 
 Its attributes ``admin`` and ``probes`` are the applications for ``admin.port`` and ``server.probes_port``.
 """
 Announce = Callable[[str], None]
-"""Function that is called once with the address of the gateway when it accepts connections."""
+"""Function that is called once with the gateway's address as soon as the gateway accepts connections."""
 
 
 def announce_on_stdout(address: str) -> None:
-    """Print the line that announces the address and shows that the gateway is ready."""
+    """Print the line with the gateway's address, which shows that the gateway is ready."""
     sys.stdout.write(f"ready: {address}\n")
     sys.stdout.flush()
 
 
 def announce_admin_on_stdout(address: str) -> None:
-    """Print the address of the admin routes, on the line before `ready:`."""
+    """Print the address of the admin routes. This line comes before the `ready:` line."""
     sys.stdout.write(f"admin: {address}\n")
 
 
@@ -135,7 +135,7 @@ def _within_descriptors(server: ServerSettings) -> ServerSettings:
 
 
 def _admin_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
-    """Open the socket of the admin port before anything else starts. Yields None without a separate admin port."""
+    """Open the socket of the admin port before anything else starts. Yield None without a separate admin port."""
     port = settings.admin.port
     return contextlib.nullcontext() if port is None else listening(_admin_host(settings), port)
 
@@ -148,7 +148,7 @@ def _admin_of(app: App) -> App:
 
 
 def _probes_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
-    """Open the socket of the probes port before anything else starts. Yields None without a separate probes port."""
+    """Open the socket of the probes port before anything else starts. Yield None without a separate probes port."""
     port = settings.server.probes_port
     return contextlib.nullcontext() if port is None else listening(settings.server.host, port)
 

@@ -1,4 +1,4 @@
-"""Writes configuration changes to the audit log, with old and new values, so that file changes are visible in it.
+"""Audit log entries for configuration changes, including changes of files, with old and new values.
 
 A change under a running gateway is logged when it takes effect. This includes changes of worker files. At the start,
 the settings are compared with those last logged; the first start logs all settings. Secrets appear only as
@@ -35,26 +35,26 @@ Json = dict[str, Any]
 SECRET, OTHER_SECRET = "(secret ", "(another secret "  # with a fingerprint and a bracket, what stands in their place
 FINGERPRINT_DIGITS = 16
 MAX_PLACES = 1000
-"""Maximum number of settings to compare individually, including those of listed workers. A digest covers all others."""
+"""Maximum number of settings to compare individually, including those of listed workers. A digest covers the rest."""
 MORE = "(more)"
 """Name under which the digest of the remaining settings is logged."""
 MAX_TEXT = 300
 """Maximum number of characters of a logged value."""
 MAX_PAGES = 20
 PAGE = 500
-"""Entries per page when reading the audit log for the previously logged settings."""
+"""Number of entries per page when the audit log is searched for the settings logged last."""
 AGAIN_S = 5.0
-"""Seconds between two attempts while the store is unavailable."""
+"""Seconds between two attempts to write the audit log while the store is unavailable."""
 LOOKS = 20
 LOOK_S = 0.1
-"""Seconds between two checks for the entry of another gateway. After `LOOKS` checks, this gateway logs the change."""
+"""Seconds between two checks for another gateway's entry. After `LOOKS` checks, this gateway logs the change."""
 
 _credentials = re.compile(r"(?<=://)[^@/?]*(?=@)|(?<=password=)[^&]*")
 _former_secret = re.compile(r"^\(another secret ")
 
 
 class SettingsAudit:
-    """Writes settings changes to the audit log in *store*.
+    """Writer of audit log entries for settings changes to *store*.
 
     With *claims*, only one of several gateways logs a change.
 
@@ -82,7 +82,7 @@ class SettingsAudit:
         self._wall_clock = wall_clock
 
     async def started(self, now: Callable[[], InForce]) -> None:
-        """Log how the settings differ from those that a gateway with this store last logged.
+        """Log the differences between the settings and those that a gateway with the same store logged last.
 
         Waits for an unavailable store.
 
@@ -97,7 +97,7 @@ class SettingsAudit:
                 return
 
     async def changed(self, before: InForce, after: InForce, file: str | None = None) -> None:
-        """Log the change from *before* to *after*, caused by the worker file *file*, or by the settings if it is None.
+        """Log the change from *before* to *after*, caused by the worker file *file* or, if it is None, by the settings.
 
         Raises:
             StoreUnavailable: if the store is unavailable. Some entries may be missing.
@@ -108,7 +108,7 @@ class SettingsAudit:
         await self._log_once(lambda logged: [] if _has(logged, old, new) else [*teams, *self._update(old, new, file)])
 
     async def _log_once(self, entries_of: Callable[[Json | None], list[AuditEntry]]) -> None:
-        """Log the entries that *entries_of* derives from the last logged settings, unless another gateway logs them.
+        """Log the entries that *entries_of* derives from the settings logged last, unless another gateway logs them.
 
         If the other gateway does not log them in time, this gateway does. A duplicate entry is better than none.
         """
@@ -131,7 +131,7 @@ class SettingsAudit:
         return list(self._update(*_differences(logged, now)))
 
     async def _last(self) -> tuple[str, Json | None]:
-        """Return an identifier of the last settings entry, and the last logged settings.
+        """Return an identifier of the last settings entry, and the settings logged last.
 
         If the audit log has none, the identifier is empty and the settings are None.
         """
@@ -156,7 +156,7 @@ class SettingsAudit:
             yield self._entry("update", "settings", "configuration", before=before, after=after, file=file)
 
     def _of_teams(self, before: InForce, after: InForce) -> Iterator[AuditEntry]:
-        """Yield the changes of declared teams and keys, in the form in which the admin API logs them."""
+        """Yield the changes of configured teams and keys, in the form in which the admin API logs them."""
         former, present = self._declared(before), self._declared(after)
         for name in sorted(former.teams.keys() | present.teams.keys()):
             yield from self._of("team", name, name, former.teams.get(name), present.teams.get(name))
@@ -207,7 +207,7 @@ def _state(entity: Team | Key | None) -> Json | None:
 
 
 def _state_of(in_force: InForce, digester: Digester) -> Json:
-    """Return all settings that differ from their defaults, by path, with secrets masked. Includes listed workers.
+    """Return all settings that differ from their defaults, by path, with secrets masked, including listed workers.
 
     List entries are identified by name instead of number.
     """
@@ -251,7 +251,7 @@ def _name_of(entry: Any, number: int) -> str:
 
 
 def _differences(before: Json, after: Json) -> tuple[Json, Json]:
-    """Return the entries that *after* changes or removes, with old values, and the entries it adds or changes."""
+    """Return entries with old values that *after* changes or removes, and the entries that it adds or changes."""
     places = [place for place in (*before, *after) if before.get(place, _NONE) != after.get(place, _NONE)]
     old = {place: before[place] for place in places if place in before}
     new = {place: after[place] for place in places if place in after}
@@ -259,7 +259,7 @@ def _differences(before: Json, after: Json) -> tuple[Json, Json]:
 
 
 def _has(logged: Json | None, old: Json, new: Json) -> bool:
-    """Return whether the *logged* settings already contain *new* in place of *old*."""
+    """Return whether the settings *logged* already contain *new* in place of *old*."""
     if logged is None:
         return False
     is_there = all(logged.get(place, _NONE) == _plain(value) for place, value in new.items())

@@ -1,4 +1,4 @@
-"""Configuration reload on SIGHUP."""
+"""Reload of the configuration on the signal SIGHUP."""
 
 import asyncio
 import contextlib

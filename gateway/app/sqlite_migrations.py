@@ -1,4 +1,4 @@
-"""Schema migrations of the SQLite file, in order of version.
+"""Schema migrations of the SQLite store, in order of version.
 
 To change a table, append a function with literal SQL to `MIGRATIONS` and leave existing functions unchanged. A new
 table that other versions ignore needs no migration.

@@ -1,4 +1,4 @@
-"""Checks each worker when its KV event stream starts, and logs disagreements between engine and gateway.
+"""Checks of each worker at the start of its KV event stream. Disagreements between engine and gateway are logged.
 
 Without these checks, a wrong configuration would only show as a cache hit rate of zero.
 """
@@ -36,7 +36,7 @@ WORDS: dict[Verdict, str] = {
 
 
 class Streams(Protocol):
-    """KV event streams of workers.
+    """Interface of the KV event streams of workers.
 
     `gateway.workers.event_subscriptions.EventSubscriptions` implements this interface.
     """
@@ -58,17 +58,17 @@ class Check(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """Result of the checks of one worker."""
+    """Results of the checks of one worker."""
 
     verdict: Verdict
     differing: frozenset[Feature] = frozenset()
-    """Features of prompts that its engine tokenizes differently from the gateway."""
+    """Prompt features for which the engine's tokens differ from the gateway's."""
     block_hash: int | None = None
-    """The engine's hash of a block that all workers were given; None: not known."""
+    """Engine's hash of a test block that all workers received, or None if unknown."""
 
 
 class StartChecks:
-    """Checks all workers of *models*, which may change at any time.
+    """Checks of all workers of *models*, whose workers can change at any time.
 
     A result applies until the worker's stream restarts.
     """
@@ -81,7 +81,7 @@ class StartChecks:
         self._found: dict[tuple[str, SubscriptionTarget], Examination] = {}
 
     async def run(self) -> None:
-        """Check every unchecked worker, repeatedly, until cancelled."""
+        """Check every worker that was not checked yet, again and again, until cancelled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             await self.check()
@@ -103,7 +103,7 @@ class StartChecks:
                 await self._examine(model, prompts, subject)
 
     def examination(self, model: str, worker: WorkerId) -> Examination | None:
-        """Return the result of the worker checks, or None if the worker has not been checked yet."""
+        """Return the result of the checks of a worker, or None if the worker has not been checked yet."""
         of_worker = (x for (name, subject), x in self._found.items() if (name, subject.worker) == (model, worker))
         return next(of_worker, None)
 
@@ -131,7 +131,7 @@ class StartChecks:
     async def _compare_tokens(
         self, model: Model, prompts: ExactPrompts, subject: SubscriptionTarget
     ) -> frozenset[Feature]:
-        """Disable local tokenization for prompts with features that the engine tokenizes differently; return them."""
+        """Disable local tokenization for prompts with features that the engine tokenizes differently. Return them."""
         tokenizer = prompts.local.tokenizer if prompts.local is not None else None
         if tokenizer is None:
             return frozenset()
@@ -150,7 +150,7 @@ class StartChecks:
 
 
 def _cannot_be_tried(model: Model) -> set[WorkerId]:
-    """Return the workers that cannot be checked: prefill and decode workers of SGLang reject complete requests."""
+    """Return the workers that cannot be checked. Prefill and decode workers of SGLang reject complete requests."""
     if model.prefill_decode is None or model.prefill_decode.flow != "sglang":
         return set()
     return {worker.id for worker in model.fleet if worker.role != "both"}

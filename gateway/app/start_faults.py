@@ -1,4 +1,4 @@
-"""Configuration errors that involve more than one value.
+"""Configuration errors that concern more than one value.
 
 `check` reports them, and so does `serve` at the start and on a reload.
 
@@ -26,7 +26,7 @@ MEMORY = f"{SQLITE}:memory:"
 
 
 def refuse_faulty(settings: Settings) -> None:
-    """Check *settings* for errors that involve more than one value.
+    """Raise an error if *settings* contain errors that concern more than one value.
 
     Raises:
         SettingsError: with a sentence for every error found.

@@ -1,4 +1,4 @@
-"""Options for access to the store of a gateway."""
+"""Options for access to the gateway's store."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -7,7 +7,7 @@ from gateway.tenancy.quota.share import Policy
 
 
 class StoreAddressError(Exception):
-    """The address of the store is invalid. The text is a full sentence."""
+    """The address of the store is invalid. The error text is a full sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,9 +17,9 @@ class StoreRules:
     file: Path | None
     """Path of the SQLite file, ``:memory:`` for a store in memory, or None for a store in Redis."""
     url: str = field(default="", repr=False)
-    """URL of Redis, or an empty string for other stores."""
+    """URL of Redis, or an empty string for stores of other kinds."""
     pepper: bytes | None = field(default=None, repr=False)
-    """Configured pepper, or None to use the pepper saved in the store."""
+    """Configured pepper (secret salt of digests), or None to use the pepper saved in the store."""
     embedded_lease_s: float = 2100.0
     """Maximum duration of a reservation in a SQLite store, in seconds."""
     lease_s: float = 30.0
@@ -32,5 +32,5 @@ class StoreRules:
 
 
 def kind_of(rules: StoreRules) -> str:
-    """Return file or redis."""
+    """Return the kind of store, either file or redis."""
     return "redis" if rules.file is None else "file"

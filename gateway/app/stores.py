@@ -1,4 +1,4 @@
-"""Storage of teams, quotas and usage at one address: a file for a single gateway, or Redis for several gateways."""
+"""Storage of teams, quotas and usage: in a file for a single gateway, or in Redis for several gateways."""
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ _DAY_S = 86400
 
 @dataclass(frozen=True, slots=True)
 class Stores:
-    """Interfaces to the data of one store. Do not use the store before calling `open`."""
+    """Interfaces to the data in one store. Call `open` before any use of the store."""
 
     teams: TeamStore
     usage: UsageStore
@@ -42,27 +42,27 @@ class Stores:
     quota: QuotaStore
     owners: OwnerStore
     doubt: Callable[[StoreUnfit], None]
-    """Function to call when the store turns out to be unfit.
+    """Function to call when the store turns out to be unfit for use.
 
     Limits are no longer counted in a store that lost its data.
     """
     open: Callable[[], Awaitable[None]]
-    """Prepares the store and restores its state.
+    """Function that prepares the store and restores its state.
 
     Raises StoreUnavailable if this cannot be done later.
     """
     identify: Callable[[], Awaitable[bytes]]
-    """Verifies the identity of the store and returns its pepper. A new store in a file is initialized.
+    """Function that verifies the identity of the store and returns its pepper. A new file store is initialized.
 
     Raises StoreUnfit if it is the wrong store, and StoreUnavailable if the store cannot be reached.
     """
     initialize: Callable[[], Awaitable[bytes]]
-    """Verifies the store and returns its pepper.
+    """Function that verifies the store and returns its pepper (secret salt of digests).
 
     Unlike `identify`, it also initializes a Redis store without identity.
     """
     loops: Callable[[], Sequence[Coroutine[Any, Any, None]]]
-    """Returns the background loops of the store. Run them after `open`, until cancelled."""
+    """Function that returns the background loops of the store. Run them after `open`, until cancelled."""
     aclose: Callable[[], Awaitable[None]]
 
 
@@ -79,7 +79,7 @@ def stores_of(rules: StoreRules, *, wall_clock: Callable[[], float]) -> Stores:
 
 @dataclass(frozen=True, slots=True)
 class Initialized:
-    """Result of initializing a store."""
+    """Result of the initialization of a store."""
 
     identity: Identity
     is_new: bool
@@ -87,7 +87,7 @@ class Initialized:
 
 
 async def initialize(rules: StoreRules, *, wall_clock: Callable[[], float]) -> Initialized:
-    """Initialize the store that *rules* describe for use by gateways. An initialized store stays unchanged.
+    """Initialize the store that *rules* describe for gateways. A store that is already initialized stays unchanged.
 
     Raises:
         StoreAddressError: if the address of the store is invalid.
@@ -144,7 +144,7 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
 
 
 def _goes_on(fault: StoreUnfit) -> None:
-    """Ignore that the SQLite file was removed.
+    """Ignore the removal of the SQLite file.
 
     The open file is still usable, so limits continue from their last state.
     """
@@ -166,7 +166,7 @@ def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
     )
 
     async def opened() -> None:
-        """Do nothing, because Redis may be unavailable at the start."""
+        """Do nothing, because the gateway can start while Redis is unavailable."""
 
     return Stores(
         teams=teams,

@@ -1,4 +1,4 @@
-"""Assembles teams, keys, quotas and the ledger of one gateway."""
+"""Assembly of teams, keys, quotas and the ledger of one gateway."""
 
 import logging
 import secrets
@@ -32,7 +32,7 @@ from gateway.tenancy.teams.secret import Digester
 _log = logging.getLogger(__name__)
 
 SUM_DAYS = 5 * 366
-"""Minimum number of days for which usage sums are kept. Sums are small and allow comparison of years."""
+"""Minimum number of days for which usage sums are kept. The sums are small and allow a comparison of years."""
 
 
 _OPEN = {
@@ -42,7 +42,7 @@ _OPEN = {
 
 
 Declaring = Callable[[Digester], Declared]
-"""Function that returns the teams and keys of the settings, with digests.
+"""Function that returns the teams and keys in the settings, with the digests of the keys.
 
 Raises SettingsError if two keys have the same secret.
 """
@@ -54,9 +54,9 @@ class TenancyRules:
 
     store: StoreRules
     has_store: bool
-    """Whether a store is configured. Without a store all data is in memory."""
+    """Whether a store is configured. Without a store, all data is in memory."""
     is_open: bool
-    """Whether no key is required, because neither teams nor a store are configured. Ends when a team is created."""
+    """Whether requests need no key, because there are neither teams nor a store, until a team is created."""
     open_mode: Literal["loopback", "network"]
     zone: ZoneInfo
     burst: float
@@ -71,7 +71,7 @@ class TenancyRules:
     user_header: str
     hit_headers: Literal["own", "shared", "off"]
     warnings: tuple[str, ...] = ()
-    """Warnings about limits that have no effect, as sentences."""
+    """Warnings about limits that have no effect, as full sentences."""
 
 
 class Tenancy:
@@ -89,7 +89,7 @@ class Tenancy:
         self._pepper = secrets.token_bytes(32)  # until the true one is known
         self._is_peppered = False
         self.is_open = rules.is_open
-        """Whether no key is required, because neither teams nor a store are configured. Ends when a team is created."""
+        """Whether requests need no key, because there are neither teams nor a store, until a team is created."""
         self.stores = stores_of(rules.store, wall_clock=wall_clock)
         self._lock = _lock_of(rules.store)
         self.directory = Directory(is_followed=rules.has_store)
@@ -169,7 +169,7 @@ class Tenancy:
             await self._following.load()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return background loops to run after `begin`, until cancelled."""
+        """Return the background loops to run after `begin` until cancelled."""
         return [
             *self.stores.loops(),
             self._following.run(),
@@ -186,12 +186,12 @@ class Tenancy:
 
     @property
     def store_kind(self) -> str | None:
-        """Kind of the store: file or redis; None: everything is in memory."""
+        """Kind of the store: file or redis, or None if everything is in memory."""
         return kind_of(self._rules.store) if self._rules.has_store else None
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the store is unavailable.
+        """Whether the store of teams and keys is unavailable.
 
         Known keys stay valid meanwhile, and limits are enforced without the store.
         """
@@ -199,7 +199,7 @@ class Tenancy:
 
     @property
     def keys_are_stale(self) -> bool:
-        """Whether key and team changes cannot be received from the store at present."""
+        """Whether the gateway currently cannot receive changes of keys and teams from the store."""
         return self._following.is_unavailable
 
     @property
@@ -209,7 +209,7 @@ class Tenancy:
 
     @property
     def is_store_awaited(self) -> bool:
-        """Whether the store has not been read yet, so that keys saved in it are not known."""
+        """Whether the store has not been read yet, so that its keys are not known."""
         return not self._following.has_been_heard
 
     def store_status(self) -> dict[str, Any]:
@@ -226,20 +226,20 @@ class Tenancy:
             self._lock.release()
 
     def declared(self, declaring: Declaring) -> Declared:
-        """Return the teams and keys of *declaring*, with digests under the current pepper.
+        """Return the teams and keys that *declaring* returns, with digests under the current pepper.
 
         Raises the same errors as *declaring*.
         """
         return declaring(Digester(self._pepper))
 
     def declare(self, declared: Declared, declaring: Declaring | None = None) -> None:
-        """Apply the teams and keys in *declared*. Use *declaring* as their new source if it is given."""
+        """Apply the teams and keys in *declared*. If *declaring* is given, use it as their new source."""
         if declaring is not None:
             self._declaring = declaring
         self.directory.declare(declared)
 
     async def digester(self) -> Digester:
-        """Return a digester with the pepper of the store.
+        """Return a digester of secrets with the pepper (secret salt) of the store.
 
         Raises:
             StoreUnavailable: if the pepper is not known yet.
@@ -257,7 +257,7 @@ class Tenancy:
             _log.warning(sentence)
 
     async def _find_pepper(self) -> None:
-        """Read the pepper of the store, and compute the digests of declared keys with it."""
+        """Read the pepper of the store, and use it to compute the digests of the keys in the settings."""
         self._pepper = await self.stores.identify()
         self._is_peppered = True
         self.access.use(Digester(self._pepper))
@@ -265,7 +265,7 @@ class Tenancy:
 
 
 def _lock_of(store: StoreRules) -> FileLock | None:
-    """Lock the SQLite file for this gateway, or return None for other stores.
+    """Lock the SQLite file for this gateway. Return None for stores of other kinds.
 
     Two gateways with the same file would each grant the full amount of every limit.
     """

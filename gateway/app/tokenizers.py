@@ -1,4 +1,4 @@
-"""Builds the sources of exact prompt tokens for each model."""
+"""Build the sources of exact prompt tokens for each model."""
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
@@ -21,7 +21,7 @@ from gateway.models.tokenizing.tokenizer_chain import TokenizerChain
 Addresses = Callable[[], Sequence[EngineAddress]]
 
 ENGINE_CHECK_S = 5.0
-"""Seconds that an engine may take to answer a check for which no request waits."""
+"""Maximum seconds for an engine to answer a check for which no request waits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,11 @@ class TokenizerSpec:
 class ModelTokens:
     token_source: TokenSource
     local: LoadedLater | None
-    """Local tokenizer among the token sources, or None without a local tokenizer."""
+    """Local tokenizer among the token sources of the model, or None."""
 
 
 class Tokenizers:
-    """Builds token sources. Long computations run in *executor*; shut it down before the event loop is closed."""
+    """Factory for token sources. Long computations run in *executor*. Shut it down before the event loop is closed."""
 
     def __init__(self, *, executor: Executor, client: httpx.AsyncClient, clock: Callable[[], float]) -> None:
         self._executor = executor
@@ -51,7 +51,7 @@ class Tokenizers:
         self._clock = clock
 
     def of(self, model: str, spec: TokenizerSpec, addresses: Addresses) -> ModelTokens:
-        """Return the token sources of a model.
+        """Return the sources of prompt tokens for a model.
 
         Token IDs in a request are used first, then a local tokenizer, then the engine.
 
@@ -66,7 +66,7 @@ class Tokenizers:
         return ModelTokens(TokenizerChain(token_sources), local)
 
     def engine(self, addresses: Addresses) -> TokenSource:
-        """Return a source that requests tokens from the engines *addresses*, with a long timeout.
+        """Return a source that requests tokens from the engines at *addresses*, with a long timeout.
 
         Use it only for checks.
         """

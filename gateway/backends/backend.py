@@ -1,6 +1,4 @@
-"""Interface between the proxy and the backends that answer requests: workers over HTTP, other OpenAI endpoints and
-Bedrock.
-"""
+"""Interface between the proxy and the backends that answer requests: workers, OpenAI endpoints and Bedrock."""
 
 from typing import Final, Protocol
 
@@ -14,7 +12,7 @@ WHOLE_ANSWER_BYTES: Final = 64 * 2**20
 
 
 class Call(Value):
-    """One request as it is sent to a backend. Its body is bytes and is never parsed or serialized again."""
+    """Request as it is sent to a backend. The body is bytes and is never parsed or serialized again."""
 
     __match_args__ = ("method", "path", "headers", "body", "streams", "model", "guardrail")
     __slots__ = __match_args__
@@ -46,7 +44,7 @@ class Call(Value):
 
 
 class Reply(Protocol):
-    """A backend's response whose status and headers have arrived. The body is read as it arrives.
+    """Response of a backend whose status and headers have arrived. The body is read as it arrives.
 
     The caller must always close the reply, also after a cancellation. Closing it early makes the worker stop
     generating.
@@ -84,23 +82,21 @@ class Reply(Protocol):
         ...
 
     def interrupt(self, error: UpstreamError) -> None:
-        """Make the current read raise *error*, or the next read if none is waiting. Unread data is discarded."""
+        """Make the current or next read of the response raise *error*. Unread data is discarded."""
         ...
 
     async def aclose(self) -> None:
-        """Close the response. Its connection is reused if the body was read to the end, otherwise closed. Idempotent;
-        never raises.
-        """
+        """Close the response. If the body was read to the end, the connection is reused. Idempotent; never raises."""
         ...
 
 
 class Backend(Protocol):
-    """A service that can answer completion requests."""
+    """Service that can answer completion requests."""
 
     @property
     def id(self) -> str:
-        """Return the backend's id, as in ``x-warmgate-worker``: a worker's URL or configured id, or ``bedrock:<model
-        id>``.
+        """Return the id of the backend, as in ``x-warmgate-worker``: a worker's URL or configured id, or
+        ``bedrock:<model id>``.
         """
         ...
 
@@ -122,26 +118,26 @@ class Backend(Protocol):
 
 
 class WorkerBackend(Backend, Protocol):
-    """A backend that is a single worker with its own address and its own connection pool."""
+    """Backend that is a single worker with its own address and its own connection pool."""
 
     @property
     def url(self) -> str: ...
 
     @property
     def connections_open(self) -> int:
-        """Return the number of open connections to this worker, busy and idle."""
+        """Return the number of open connections to the worker, both busy and idle."""
         ...
 
     def abandon_unanswered(self) -> None:
-        """Fail calls with an `UpstreamError` if no part of their response has arrived. Other calls continue."""
+        """Fail calls to the worker with an `UpstreamError` if no part of their response has arrived yet."""
         ...
 
     def retire(self) -> None:
-        """Stop reusing connections to this worker. Each connection is closed when its current call ends."""
+        """Stop the reuse of connections to the worker. Each connection is closed when its current call ends."""
         ...
 
     async def aclose(self) -> None:
-        """Close all connections to this worker immediately. Later calls raise `ConnectFailed`."""
+        """Close all connections to the worker immediately. Later calls raise `ConnectFailed`."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""HTTP client for small requests to any worker. Its connections are separate from those used for client requests."""
+"""HTTP client for small requests to any worker. Its connections are separate from those for client requests."""
 
 from typing import Self
 
@@ -7,11 +7,11 @@ from gateway.backends.upstream.reply import HttpReply
 from gateway.backends.worker import HttpWorker
 
 _SWEEP_S = 1.0
-"""Seconds between checks for idle connections. Time limits of the requests themselves are set by the caller."""
+"""Seconds between two checks for idle connections. In contrast, callers set the time limits of their requests."""
 
 
 class WorkerClient:
-    """Sends small requests to workers by URL, and keeps connections to workers that are called often.
+    """Client for small requests to workers by URL. It keeps connections to workers that are called often.
 
     It uses the gateway's own HTTP client. With httpx each request blocked the event loop for 1 to 3 ms, and a cluster
     of 64 workers needs about 45 requests per second.
@@ -45,7 +45,7 @@ class WorkerClient:
             await worker.aclose()
 
     def _forget_unused(self) -> None:
-        """Remove workers without open connections, because old addresses are never used again. O(addresses), for new
-        ones only.
+        """Remove workers without open connections, because old addresses are never used again. O(addresses), only for a
+        new address.
         """
         self._workers = {url: worker for url, worker in self._workers.items() if not worker.is_unused}

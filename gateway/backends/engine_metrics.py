@@ -1,4 +1,4 @@
-"""Parser of an inference engine's ``/metrics`` page, in the format of vLLM, SGLang or a Dynamo frontend.
+"""Parser for an inference engine's ``/metrics`` page, in the format of vLLM, SGLang or a Dynamo frontend.
 
 A page may be large. It is received in pieces, and only the few relevant lines are parsed. One vLLM rank (80 kB) takes 1
 ms. For 64 ranks (5 MB in total), no piece of 64 kB blocks the event loop longer than that.
@@ -17,7 +17,7 @@ from prometheus_client.samples import Sample
 _LINES = 640
 """Maximum number of lines parsed per page: ten for each data-parallel rank, for 64 ranks."""
 _LINE_BYTES = 16 * 1024
-"""Maximum length of a line in bytes. ``vllm:cache_config_info`` has a label for every configuration field, 3 kB in
+"""Maximum length of a line in bytes. ``vllm:cache_config_info`` has a label for each configuration field, 3 kB in
 total.
 """
 
@@ -28,7 +28,7 @@ _TRUTHS = {"True": True, "False": False}
 
 
 class EngineKind(StrEnum):
-    """Inference software that a worker runs."""
+    """Inference engine that a worker runs."""
 
     VLLM = "vllm"
     SGLANG = "sglang"
@@ -67,7 +67,7 @@ _NAMES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class EngineReading:
-    """State of an engine at one moment, summed or averaged over its data-parallel ranks. Unreported values are None."""
+    """State of an engine at one moment, summed or averaged over its data-parallel ranks. Unknown values are None."""
 
     engine: EngineKind | None = None
     running: float | None = None
@@ -75,41 +75,41 @@ class EngineReading:
     waiting: float | None = None
     """Number of requests in the engine's queue."""
     kv_usage: float | None = None
-    """Fraction of the KV cache in use, from 0 to 1, averaged over the ranks."""
+    """Fraction of the KV cache that is in use, from 0 to 1, averaged over the ranks."""
     is_asleep: bool | None = None
     cache_tokens: int | None = None
     """Capacity of the KV cache in tokens."""
     block_size: int | None = None
     """Number of tokens per KV cache block."""
     prefix_caching: bool | None = None
-    """Whether the engine keeps the blocks of prompts for later requests."""
+    """Whether the engine keeps the cache blocks of prompts for later requests."""
     started_at: float | None = None
-    """Start time of the engine's process in Unix seconds. A different value means a restart, with an empty cache."""
+    """Start time of the engine's process in Unix seconds. A new value means a restart with an empty cache."""
     generated: float | None = None
     """Number of output tokens generated so far, including tokens that have not been sent yet."""
     adapters: tuple[str, ...] = ()
-    """LoRA adapters of running and waiting requests. The engine may have loaded others."""
+    """LoRA adapters of running and waiting requests. Further adapters can be loaded."""
     places: "Mapping[tuple[str | None, int], EngineReading]" = field(default_factory=dict)
     """Readings of individual ranks if there are several, by Dynamo instance and data-parallel rank. The instance is
     None for other engines, and for values that a frontend reports for all its workers.
     """
 
     def of(self, instance: str | None, rank: int | None) -> "EngineReading":
-        """Return the reading of one rank, or a reading with only the start time if the rank reports none."""
+        """Return the reading of one rank, or a reading with only the start time if the rank has no metrics."""
         found = self.places.get((instance, rank or 0)) or self.places.get((None, rank or 0))
         return found or EngineReading(self.engine, started_at=self.started_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One reading of an engine's metrics, and the seconds for which it counts as current."""
+    """Reading of an engine's metrics, and the number of seconds for which it counts as current."""
 
     reading: EngineReading
     read_at: float
     """Time at which the reading arrived, in monotonic seconds of the gateway."""
     kept_s: float
     asked_at: float = -math.inf
-    """Time at which the reading was requested, in monotonic seconds, or minus infinity if unknown. The reading is not
+    """Monotonic time in seconds at which the reading was requested, or minus infinity if unknown. The reading is not
     older.
     """
 
@@ -138,8 +138,8 @@ class MetricsPage:
                 self._take(line)
 
     def reading(self) -> EngineReading | None:
-        """Return the reading parsed from the page, or None if it has neither engine metrics nor a process start
-        time.
+        """Return the reading that was parsed from the page, or None if it has neither engine metrics nor a process
+        start time.
         """
         self.feed(b"\n")
         samples = self._samples
@@ -165,7 +165,7 @@ class MetricsPage:
 
 
 def _parsed(line: bytes) -> list[Sample]:
-    """Return the samples in one line, or an empty list if the line is malformed."""
+    """Return the metric samples in one line, or an empty list if the line is malformed."""
     try:
         families: list[Metric] = list(text_string_to_metric_families(line.decode(errors="replace")))
     except (ValueError, IndexError, OverflowError):
@@ -174,7 +174,7 @@ def _parsed(line: bytes) -> list[Sample]:
 
 
 class _Samples:
-    """Finite, non-negative samples by metric name.
+    """Finite, non-negative metric samples by metric name.
 
     A rank that appears twice counts once, because SGLang's tensor-parallel processes may each report the same cache.
     """
@@ -190,7 +190,7 @@ class _Samples:
         return self._by_name.get(name, [])
 
     def by_rank(self, name: str, *labels: str) -> dict[tuple[str, ...], float]:
-        """Return the largest value for each rank, where ranks are identified by *labels*."""
+        """Return the largest metric value for each rank, where ranks are identified by *labels*."""
         ranks: dict[tuple[str, ...], float] = {}
         for sample in self.all(name):
             rank = tuple(sample.labels.get(label, "") for label in labels)
@@ -198,7 +198,7 @@ class _Samples:
         return ranks
 
     def split(self, *labels: str) -> "dict[tuple[str, ...], _Samples]":
-        """Return the samples of each rank, or an empty dictionary if no sample has a rank label. O(samples)."""
+        """Return the metric samples of each rank, or an empty dictionary if no sample has a rank label. O(samples)."""
         ranks: dict[tuple[str, ...], _Samples] = {}
         for samples in self._by_name.values():
             for sample in samples:
@@ -212,7 +212,7 @@ class _Samples:
         return sum(ranks.values()) if ranks else None
 
     def share(self, names: Iterable[str], label: str) -> float | None:
-        """Return the mean value over the ranks of the first metric in *names* that is present, at most 1."""
+        """Return the mean over the ranks, at most 1, for the first metric in *names* that is present."""
         for name in names:
             ranks = self.by_rank(name, label)
             if ranks:
@@ -223,7 +223,7 @@ class _Samples:
 def _with_ranks(
     read: Callable[[_Samples, float | None], EngineReading], samples: _Samples, started_at: float | None, label: str
 ) -> EngineReading:
-    """Return the reading of all ranks together, including one per rank if there are several."""
+    """Return the reading of all ranks together, with one reading per rank if there are several ranks."""
     ranks = {rank: own for (rank,), own in samples.split(label).items() if _RANK.fullmatch(rank)}
     whole = read(samples, started_at)
     if len(ranks) < 2:
@@ -234,7 +234,7 @@ def _with_ranks(
 
 
 def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
-    """Read vLLM's metrics, with the names of vllm/v1/metrics/loggers.py. The label ``engine`` is the rank."""
+    """Read vLLM's metrics, which vllm/v1/metrics/loggers.py names. The label ``engine`` is the rank."""
     blocks, tokens, block_size, caching = 0, 0, None, None
     for sample in {s.labels.get("engine", ""): s for s in samples.all("vllm:cache_config_info")}.values():
         block_size = _positive(sample.labels.get("block_size")) or block_size
@@ -258,7 +258,7 @@ def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
 
 
 def _is_asleep(states: list[Sample]) -> bool | None:
-    """Return True if any rank is asleep, because the worker is then unreliable, or None if sleep states are not
+    """Return whether any rank is asleep, because the worker is then unreliable. Return None if sleep states are not
     reported.
 
     One of the states `awake`, `weights_offloaded` and `discard_all` is 1. A paused engine reports 0 for all of them.
@@ -269,8 +269,8 @@ def _is_asleep(states: list[Sample]) -> bool | None:
 
 
 def _of_sglang(samples: _Samples, started_at: float | None) -> EngineReading:
-    """Read SGLang's metrics, with the names of sglang/srt/observability/metrics_collector.py. Ranks with the same
-    ``dp_rank`` share a cache.
+    """Read SGLang's metrics, which sglang/srt/observability/metrics_collector.py names. Ranks with the same ``dp_rank``
+    share a cache.
     """
     tokens = samples.total("sglang:max_total_num_tokens", "dp_rank")
     pages = samples.by_rank("sglang:page_size", "dp_rank")
@@ -288,8 +288,8 @@ def _of_sglang(samples: _Samples, started_at: float | None) -> EngineReading:
 
 
 def _decoded(samples: list[Sample]) -> float | None:
-    """Return the number of tokens counted at every step. ``sglang:generation_tokens_total`` is updated only when
-    requests end.
+    """Return the number of tokens that is counted at every step. ``sglang:generation_tokens_total`` changes only when a
+    request ends.
 
     Tensor-parallel ranks may count the same tokens several times. This does not matter, because only growth is used.
     """
@@ -298,8 +298,8 @@ def _decoded(samples: list[Sample]) -> float | None:
 
 
 def _adapters(samples: list[Sample]) -> tuple[str, ...]:
-    """Return the adapter names in the labels of the latest sample. A sample's value is its time, and old samples remain
-    on the page.
+    """Return the adapter names in the labels of the latest sample. The value of a sample is its time, and old samples
+    remain on the page.
     """
     last = max(samples, key=lambda sample: sample.value, default=None)
     if last is None:
@@ -347,5 +347,5 @@ def _of_dynamo(samples: _Samples, started_at: float | None) -> EngineReading:
 
 
 def _positive(label: str | None) -> int | None:
-    """Return the label as a positive integer, or None if the engine has not set it yet."""
+    """Return the label as a positive integer, or None if the engine has not set the label yet."""
     return int(label) if label is not None and _COUNT.fullmatch(label) else None

@@ -12,7 +12,7 @@ JSON_BYTES = 2**20
 
 
 class EngineWatch:
-    """Reads the state of one worker's engine.
+    """Reader of the state of one worker's engine.
 
     ``/metrics`` is read first. Every engine has it, although SGLang only if it is enabled at startup. If it contains no
     engine metrics, SGLang's ``/v1/loads`` is read instead, and from then on exclusively as long as it succeeds.
@@ -24,12 +24,12 @@ class EngineWatch:
         self._room: CacheRoom | None = None
 
     def forget(self) -> None:
-        """Discard what is known about the engine's pages, because another engine may run at this address next."""
+        """Discard the known facts about the engine's pages, because another engine might run at this address next."""
         self._reads_loads = False
         self._room = None
 
     async def read(self) -> EngineReading | None:
-        """Return a reading, or None if no page with engine metrics arrived in time.
+        """Return a reading of the metrics, or None if no page with engine metrics arrived in time.
 
         This takes at most three requests, each limited by the probe's timeout.
         """

@@ -1,4 +1,4 @@
-"""HTTP client for all servers except workers. It is httpx's client with a fix for cancellation."""
+"""HTTP client for all servers other than workers. It is httpx's client with a fix for cancellation."""
 
 import asyncio
 from typing import Any
@@ -11,7 +11,7 @@ _OPENED = (".connect_tcp.complete", ".start_tls.complete")
 
 
 class HttpClient(httpx.AsyncClient):
-    """An httpx client in which a canceled request does not leak its connection.
+    """HTTP client based on httpx, in which a canceled request does not leak its connection.
 
     httpcore 1.0.9 has a defect. If a request is canceled after its connection opens but before the request takes
     ownership of it, the connection stays in the pool forever and cannot be used. This client delays the cancellation
@@ -20,8 +20,8 @@ class HttpClient(httpx.AsyncClient):
     """
 
     def __init__(self, **options: Any) -> None:
-        """Create a client with httpx's options. By default, certificates without key identifiers are accepted (see
-        `tls`).
+        """Create a client with httpx's options. By default, the client accepts certificates without key identifiers
+        (see `tls`).
         """
         if "verify" not in options:
             options["verify"] = accepting_missing_identifiers(httpx.create_ssl_context())
@@ -42,8 +42,7 @@ class HttpClient(httpx.AsyncClient):
 
 
 class _Handover:
-    """Tracks the interval between opening a connection and its use by the request, through httpcore's ``trace``
-    extension.
+    """Tracker of the interval between the opening of a connection and its use, through httpcore's ``trace`` extension.
 
     The event names are listed at https://www.encode.io/httpcore/extensions/.
     """
@@ -59,7 +58,7 @@ class _Handover:
             self._cancelled = None  # once: what httpcore tidies up then is not to be cancelled as well
 
     def cancel(self, sending: "asyncio.Future[httpx.Response]") -> None:
-        """Cancel *sending* now, or once the request owns the connection that it has just opened."""
+        """Cancel *sending* now or, if it has just opened a connection, as soon as the request owns the connection."""
         if self._is_on:
             self._cancelled = sending
         else:

@@ -13,12 +13,12 @@ from gateway.protocol.errors import ClientError, MalformedBody, UpstreamRefused
 from gateway.protocol.splice import spliced
 
 PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
-"""Paths that external endpoints serve. The Responses API is excluded because its conversations are stored on one
+"""Paths that external endpoints serve. The Responses API is excluded, because its conversations are stored on one
 server. Other engine-specific paths are not part of OpenAI's API.
 """
 
 OURS = frozenset({"cache_salt"})
-"""Request fields that only the gateway and its workers understand, removed from requests to external endpoints."""
+"""Request fields for the gateway and its workers only, which are removed from requests to external endpoints."""
 
 PASSING_HEADERS = frozenset({b"accept", b"content-type", b"x-request-id", b"traceparent"})
 """Request headers that are passed on to external endpoints. All others are removed, because another party runs the
@@ -34,8 +34,8 @@ _limit = msgspec.json.Decoder(int | None).decode
 
 
 class OpenAIEndpoint:
-    """External endpoint with OpenAI's API. Implements `gateway.backends.backend.Backend`. Responses are passed on
-    unchanged.
+    """External endpoint with OpenAI's API. Responses are passed on unchanged. Implements
+    `gateway.backends.backend.Backend`.
     """
 
     def __init__(
@@ -50,8 +50,8 @@ class OpenAIEndpoint:
         ssl_context: ssl.SSLContext | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create a backend for the API at *url*, including ``/v1`` if the API uses it. *model* is the endpoint's model
-        name.
+        """Create a backend for the API at *url*, including ``/v1`` if the API uses it. *model* is the endpoint's name
+        for the model.
 
         Output limits above *max_output_tokens* are lowered to it. If *ssl_context* is None, the system's certificate
         authorities are trusted.
@@ -66,7 +66,7 @@ class OpenAIEndpoint:
 
     @property
     def connections_open(self) -> int:
-        """Return the number of open connections, busy and idle."""
+        """Return the number of open connections to the endpoint, both busy and idle."""
         return self._worker.connections_open
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
@@ -93,15 +93,15 @@ class OpenAIEndpoint:
         return reply
 
     def retire(self) -> None:
-        """Close idle connections, and each busy one when its call ends."""
+        """Close idle connections now, and each busy connection as soon as its call ends."""
         self._worker.retire()
 
     async def aclose(self) -> None:
-        """Close all connections immediately. Later calls raise `ConnectFailed`."""
+        """Close all connections to the endpoint immediately. Later calls raise `ConnectFailed`."""
         await self._worker.aclose()
 
     def _body(self, raw: bytes) -> bytes:
-        """Return the request body for the endpoint. Unchanged values keep their bytes."""
+        """Return the request body for the endpoint. Unchanged values keep their original bytes."""
         try:
             fields = _fields(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""Small requests to one worker, limited in time and size, made in addition to client requests."""
+"""Small requests to one worker, limited in time and size, in addition to client requests."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -10,15 +10,15 @@ from gateway.backends.upstream.reply import HttpReply
 from gateway.protocol.errors import UpstreamError
 
 ANSWER_BYTES = 64 * 1024
-"""Maximum number of body bytes read from a response of which only the status matters, so that its connection can be
+"""Maximum number of body bytes to read from a response of which only the status matters. Then its connection can be
 reused.
 """
 PIECE_BYTES = 64 * 1024
-"""Size in bytes of the pieces passed on at once. Other tasks run between two pieces."""
+"""Size in bytes of the pieces that are passed on at once. Other tasks can run between two pieces."""
 
 
 class WorkerProbe:
-    """Sends ``GET`` requests to the worker at *url*. Each request takes at most *timeout_s* seconds."""
+    """Sender of ``GET`` requests to the worker at *url*. Each request takes at most *timeout_s* seconds."""
 
     def __init__(
         self, client: WorkerClient, url: str, *, timeout_s: float, headers: Mapping[str, str] | None = None
@@ -33,14 +33,14 @@ class WorkerProbe:
         self._headers = [(name.lower().encode("ascii"), value.encode("latin-1")) for name, value in fields.items()]
 
     async def status(self, path: str) -> int | None:
-        """Return the response's status, or None if no complete response arrived in time."""
+        """Return the status of the response, or None if no complete response arrived in time."""
         status = await self._ask(path, lambda _, __: None, max_bytes=ANSWER_BYTES)
         if status is not None:
             self.fault = f"GET {path} returned status {status}" if status >= HTTPStatus.BAD_REQUEST else ""
         return status
 
     async def feed(self, path: str, take: Callable[[bytes], None], *, max_bytes: int) -> bool:
-        """Pass the response body to *take* in pieces, up to *max_bytes* bytes. Return True if the request succeeded."""
+        """Pass the response body to *take* in pieces, up to *max_bytes* bytes. Return whether the request succeeded."""
 
         def taken(status: int, piece: bytes) -> None:
             if status == 200:
@@ -49,7 +49,7 @@ class WorkerProbe:
         return await self._ask(path, taken, max_bytes=max_bytes) == 200
 
     async def body(self, path: str, *, max_bytes: int) -> bytes | None:
-        """Return the body of a successful response, cut off after *max_bytes* bytes, or None after a failure."""
+        """Return the body of a successful response, cut off after *max_bytes* bytes. Return None after a failure."""
         body = bytearray()
         return bytes(body) if await self.feed(path, body.extend, max_bytes=max_bytes) else None
 

@@ -5,7 +5,7 @@ from gateway.backends.upstream.origin import Origin
 
 
 class RequestHead:
-    """Serializes the request heads for one worker. The parts that all requests share are prepared once."""
+    """Serializer of the request heads for one worker. The parts that all requests share are prepared once."""
 
     __slots__ = ("_base_path", "_fixed")
 

@@ -1,4 +1,4 @@
-"""Parser of SGLang's JSON pages ``/v1/loads`` and ``/server_info``, used if its ``/metrics`` page is disabled."""
+"""Parser for SGLang's JSON pages ``/v1/loads`` and ``/server_info``, used if the ``/metrics`` page is disabled."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,7 +12,7 @@ _Share = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class _Load(msgspec.Struct):
-    """Load of one data-parallel rank, with the field names of SGLang's ``LoadSnapshot``."""
+    """Load of one data-parallel rank, with the same field names as SGLang's ``LoadSnapshot``."""
 
     num_running_reqs: _Count
     num_waiting_reqs: _Count
@@ -33,7 +33,7 @@ class _ServerInfo(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class CacheRoom:
-    """KV cache size over all ranks. Unreported values are None."""
+    """Total size of the KV cache over all ranks. Values that are not reported are None."""
 
     cache_tokens: int | None = None
     block_size: int | None = None
@@ -43,7 +43,7 @@ class CacheRoom:
 
 
 def parse_loads(body: bytes) -> EngineReading | None:
-    """Parse the response to ``GET /v1/loads``, or return None if it is not from SGLang."""
+    """Parse the response to ``GET /v1/loads``. Return None if the response is not from SGLang."""
     try:
         loads = msgspec.json.decode(body, type=_Loads).loads
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -1,4 +1,4 @@
-"""A model server reached over HTTP/1.1, such as vLLM, SGLang or a Dynamo frontend."""
+"""Model server that is reached over HTTP/1.1, such as vLLM, SGLang or a Dynamo frontend."""
 
 import ssl
 import time
@@ -16,13 +16,13 @@ from gateway.backends.upstream.timeouts import Timeouts
 from gateway.protocol.errors import ReplyBroken
 
 _STALE_WITHIN_S = 1.0
-"""Time in seconds within which the failure of a reused connection counts as an expired connection. After a later
-failure the worker may have processed the request, so the proxy decides whether to retry.
+"""Seconds within which the failure of a reused connection counts as an expired connection. After a later failure, the
+worker might have processed the request, so the proxy decides whether to retry.
 """
 
 
 class HttpWorker:
-    """Sends calls to one worker. Implements `gateway.backends.backend.Backend`."""
+    """Backend that sends calls to one worker. Implements `gateway.backends.backend.Backend`."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class HttpWorker:
         engine: EngineProgress | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Create a client for the worker at *url* without any I/O. See `ConnectionPool` for the arguments from
-        *max_connections* on.
+        """Create a client for the worker at *url* without any I/O. For the arguments from *max_connections* on, see
+        `ConnectionPool`.
 
         Raises:
             ValueError: if *url* or *api_key* is invalid.
@@ -68,7 +68,7 @@ class HttpWorker:
 
     @property
     def connections_open(self) -> int:
-        """Return the number of open connections, busy and idle."""
+        """Return the number of open connections to the worker, both busy and idle."""
         return self._pool.connections_open
 
     @property
@@ -82,11 +82,11 @@ class HttpWorker:
 
     @property
     def is_unused(self) -> bool:
-        """Return True if no connection is open or being opened."""
+        """Return whether no connection to the worker is open or being opened."""
         return self._pool.is_empty
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> HttpReply:
-        """Send *call* (see `Backend.send`). If the worker has closed the reused connection, retry once on a new one.
+        """Send *call* (see `Backend.send`). If the worker has closed the reused connection, retry on a new one.
 
         *first_byte_s* is counted from writing the request. Connecting has its own time limit.
         """
@@ -110,11 +110,11 @@ class HttpWorker:
         self._pool.abandon_unanswered()
 
     def retire(self) -> None:
-        """Stop reusing connections (see `WorkerBackend.retire`)."""
+        """Stop the reuse of connections to the worker (see `WorkerBackend.retire`)."""
         self._pool.retire()
 
     async def aclose(self) -> None:
-        """Close all connections, also those in use. Later calls raise `ConnectFailed`."""
+        """Close all connections to the worker, including those in use. Later calls raise `ConnectFailed`."""
         self._pool.close()
 
     def _begin(self, connection: UpstreamConnection, call: Call, started: float, first_byte_s: float | None) -> None:

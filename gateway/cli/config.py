@@ -20,7 +20,7 @@ def add_config_option(command: argparse.ArgumentParser) -> None:
 
 
 def add_config_commands(command: argparse.ArgumentParser) -> None:
-    """Add `validate`, `show` and `schema` to the command `config`."""
+    """Add the subcommands `validate`, `show` and `schema` to the command `config`."""
     actions = command.add_subparsers(title="actions", metavar="ACTION", required=True)
     action = actions.add_parser("validate", help="check the settings, and print their faults and warnings")
     add_config_option(action)
@@ -33,7 +33,7 @@ def add_config_commands(command: argparse.ArgumentParser) -> None:
 
 
 def validate(arguments: argparse.Namespace) -> int:
-    """Load the settings, and print their warnings and one line with what was found.
+    """Load the settings, and print their warnings and one line that summarizes them.
 
     Raises:
         SettingsError: a sentence for every fault.

@@ -1,4 +1,4 @@
-"""`warmgate demo`: start simulated workers as child processes, and a gateway that routes to them.
+"""`warmgate demo`: start simulated workers as child processes, and a gateway that routes requests to them.
 
 Each child stops when its standard input closes, so no child outlives the demo. The demo has one team with one key, and
 one administrator. Both secrets are generated at every start and printed once.
@@ -39,7 +39,7 @@ PROGRAM = "warmgate"
 BELOW = "THE_ADDRESS_BELOW"
 """Placeholder for the URL of a port whose number is not known before the port is open."""
 YOURS = "YOUR_KEY"
-"""Placeholder for a secret that an environment variable sets and the demo does not print."""
+"""Placeholder for a secret that comes from an environment variable and that the demo does not print."""
 PRICE = {"input_usd": 0.5, "cached_input_usd": 0.05, "output_usd": 1.5}
 """Invented prices, so that budgets and the ledger show amounts."""
 QUESTION = (  # long enough to fill some blocks: a hit needs a whole one
@@ -51,7 +51,7 @@ SIMULATE = (
     *(sys.executable, "-m", "gateway", "simulate", "--port", "0", "--model", MODEL, "--exit-with-parent"),
     *("--kv-events-port", "0", "--replay-port", "0", "--enable-scale-out"),
 )
-"""Command that starts a simulated worker, which publishes KV events and returns the tokens of prompts."""
+"""Command that starts a simulated worker. This worker publishes KV events and returns the tokens of prompts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +67,11 @@ class DemoStart:
     """Secrets and files that the demo generates at every start."""
 
     key: str = field(repr=False)
-    """Secret of the demo team's key."""
+    """Secret of the API key for the demo team."""
     admin: str = field(repr=False)
-    """Secret of the demo's administrator."""
+    """Secret of the admin key for the demo."""
     store: Path
-    """SQLite file for created keys and the ledger."""
+    """SQLite file for the keys that users create and for the ledger."""
     tokenizer: Path | None = None
     """Folder with the workers' tokenizer, or None if the gateway requests tokens from the workers."""
 
@@ -84,7 +84,7 @@ def run_demo(
     simulate: Sequence[str] = SIMULATE,
     linger_s: float = LINGER_S,
 ) -> None:
-    """Start each worker with the command *simulate*, then the gateway. Stop all of them on SIGINT or SIGTERM.
+    """Start each worker with the command *simulate*, and then the gateway. Stop all of them on SIGINT or SIGTERM.
 
     Raises:
         ServerError: if the port is in use (then nothing was started), or a worker did not start.
@@ -231,7 +231,7 @@ class _Child:
         self._process.terminate()
 
     def join(self, timeout_s: float) -> None:
-        """Wait up to *timeout_s* seconds for the process to exit, then kill it."""
+        """Wait for up to *timeout_s* seconds until the process exits, and then kill it."""
         with self._process:
             try:
                 self._process.wait(max(0.0, timeout_s))
@@ -284,7 +284,7 @@ def _tokenizer(folder: Path) -> Path | None:
 
 @contextlib.contextmanager
 def _stopped_by_sigterm() -> Iterator[None]:
-    """Treat SIGTERM like Ctrl-C inside the block. While the gateway serves, its own signal handlers apply."""
+    """Treat SIGTERM like Ctrl-C inside the block. While the gateway is serving, its own signal handlers apply."""
 
     def interrupt(*_: Any) -> None:
         raise KeyboardInterrupt

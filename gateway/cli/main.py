@@ -25,7 +25,7 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command line *argv* (default: the arguments of this process) and return the exit code.
+    """Run the command line *argv* (by default the arguments of this process) and return the exit code.
 
     Raises:
         SystemExit: by argparse, with code 2 for wrong usage and code 0 after ``--help``.
@@ -74,7 +74,7 @@ def _demo(arguments: argparse.Namespace) -> int:
 
 
 def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
-    """Return the options of `serve` as the variables that they override."""
+    """Return the options of `serve` as the environment variables that they override."""
     given = {
         "WARMGATE_SERVER__HOST": arguments.host,
         "WARMGATE_SERVER__PORT": arguments.port,
@@ -101,7 +101,7 @@ def _completion(arguments: argparse.Namespace) -> int:
 
 
 def command_parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line; `run` of what it returns is the function that runs the command."""
+    """Return the parser for the command line. The attribute `run` of its result is the function to call."""
     parser = argparse.ArgumentParser(
         prog="warmgate",
         description="OpenAI-compatible gateway that routes each request to a worker with a warm KV cache.",

@@ -1,4 +1,4 @@
-"""The command `warmgate simulate`, which runs one simulated worker.
+"""`warmgate simulate`: run one simulated worker.
 
 Imports the package `simulator` only when it runs.
 """
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from simulator.options import SimulatorOptions
 
 LINGER_S = 5.0
-"""Seconds between asking a simulated worker to stop and killing it."""
+"""Seconds between a request to a simulated worker to stop and the killing of its process."""
 
 
 def check_simulator() -> None:
-    """Check that the package `simulator` is installed.
+    """Raise an error unless the package `simulator` is installed.
 
     Raises:
         ServerError: if the package is not installed. The container image does not include it.
@@ -265,7 +265,7 @@ def _simulate(arguments: argparse.Namespace) -> int:
 
 
 def _simulator_options(arguments: argparse.Namespace) -> "SimulatorOptions":
-    """Return the simulator options given on the command line.
+    """Return the options for the simulator that are given on the command line.
 
     Raises:
         ValueError: if an option is invalid. The message names the option.
@@ -303,7 +303,7 @@ def _write_tokenizer(folder: Path) -> int:
 
 
 def end_with_stdin(linger_s: float = LINGER_S) -> None:
-    """End this process with SIGTERM when its standard input closes, and kill it *linger_s* seconds later."""
+    """End this process with SIGTERM when its standard input closes, and kill the process *linger_s* seconds later."""
 
     def watch() -> None:
         # Not through sys.stdin: a thread that waits inside its buffer breaks the interpreter's shutdown.

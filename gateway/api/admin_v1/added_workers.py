@@ -30,8 +30,7 @@ from gateway.workers.added_workers import KnownWorkers, Origin, admission, check
 router = APIRouter(prefix="/admin/v1/workers", tags=["gateway"])
 
 PENDING, UNKNOWN = "pending", "unknown"
-"""States of an added worker that this gateway does not use yet, and of a worker listed by a command without a gateway.
-"""
+"""States of a worker that this gateway does not use yet, and of a worker that a command without a gateway lists."""
 
 
 class ListedWorkerResponse(WorkerResponse):
@@ -125,7 +124,7 @@ async def _add(parts: Parts, who: AdminKey, worker: AddedWorker) -> None:
 
 
 def _shown(worker: AddedWorker) -> Json:
-    """Return *worker* in the form in which the audit log shows it."""
+    """Return *worker* in the form that the audit log shows."""
     return {"model": worker.model, "url": worker.url}
 
 
@@ -166,7 +165,7 @@ def _in_use(parts: Parts, known: KnownWorkers) -> Iterator[Json]:
 
 
 def _response(model: str, worker_id: str, url: str, *, state: str, source: Origin, reason: str | None = None) -> Json:
-    """Return the response for a worker whose health is not known to this gateway."""
+    """Return the response for a worker whose health this gateway does not know."""
     return {
         "model": model,
         "worker": worker_id,

@@ -1,4 +1,4 @@
-"""Responses to requests with an `Idempotency-Key` that affect only this gateway, kept in memory."""
+"""Kept responses to requests with an `Idempotency-Key` that affect only this gateway, stored in memory."""
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -10,7 +10,7 @@ from gateway.api.admin_v1.repetition import REPLAYED
 from gateway.protocol.errors import Conflict
 
 MAX_BYTES = 1024 * 1024
-"""Maximum total size of the kept responses in bytes. The oldest ones are dropped first."""
+"""Maximum total size of the kept responses in bytes. The oldest responses are dropped first."""
 
 
 class _Answer:
@@ -34,7 +34,7 @@ class Answers:
         self._bytes = 0
 
     async def once(self, claim: Claim | None, act: Callable[[], Awaitable[Response]]) -> Response:
-        """Return the response of *act*, or its earlier response if *claim* is repeated.
+        """Return the response of the function *act*, or the earlier response if *claim* is repeated.
 
         A failed request may be repeated.
 

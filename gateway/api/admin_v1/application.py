@@ -1,4 +1,4 @@
-"""`/admin/v1` as an ASGI application of its own, which runs in the gateway, on a separate port, or inside a command."""
+"""Separate ASGI application for `/admin/v1`, which runs in the gateway, on a separate port, or inside a command."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.metadata import version
@@ -34,7 +34,7 @@ from gateway.tenancy.teams.team_store import TeamStore
 from gateway.workers.added_workers import KnownWorkers
 
 PREFIX = "/admin/v1"
-"""Path prefix of the admin API. The application expects full paths and is not mounted below the prefix."""
+"""Path prefix of the admin API. The application expects full paths, so it is not mounted under the prefix."""
 
 
 def admin_api(
@@ -52,7 +52,7 @@ def admin_api(
     guardrails: Callable[[], Collection[str]] = frozenset,
     known_workers: Callable[[], KnownWorkers] | None = None,
 ) -> FastAPI:
-    """Return the admin application. It has no lifespan, and the caller closes the objects passed to it.
+    """Return the admin application. It has no lifespan, and the caller closes the objects that are passed to it.
 
     *admin_keys* grant access. *digester* returns the digester for new secrets. *time_zone* determines the days of the
     ledger. Without *gateway* there are no routes for draining, models and reloading. *refused_logins* counts requests

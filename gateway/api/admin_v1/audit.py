@@ -1,4 +1,4 @@
-"""`/admin/v1/audit`: administrative changes and who made them."""
+"""`/admin/v1/audit`: list administrative changes and who made them."""
 
 from typing import Annotated, Any
 

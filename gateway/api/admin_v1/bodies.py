@@ -25,17 +25,17 @@ from gateway.tenancy.quota.budgets import BudgetMeasure
 from gateway.tenancy.teams.limits import Limits
 
 MOST_UNITS = 10**15
-"""Maximum limit in tokens or requests. A double represents it exactly."""
+"""Highest accepted limit in tokens or requests. A double represents it exactly."""
 MOST_USD = 10**9
-"""Maximum limit in US dollars. In billionths of a dollar it is 10**18, which is below 2**63."""
+"""Highest accepted limit in US dollars. In billionths of a dollar it is 10**18, which is below 2**63."""
 LIGHTEST, HEAVIEST = 0.001, 1000
-"""Minimum and maximum weight of a team or key."""
+"""Minimum and maximum weight of a team or key for fair sharing."""
 MOST_NAMES = 1000
 MOST_SECONDS = 10**6
 """Maximum duration in a request body, in seconds."""
 LONGEST_GRACE_S = 30 * 86400
 LONGEST_MODEL, LONGEST_URL, LONGEST_ID = 300, 1000, 200
-"""Maximum number of characters of a model name, a worker URL and an ID."""
+"""Maximum number of characters in a model name, a worker URL and an ID."""
 
 Amount = Annotated[int, Field(ge=1, le=MOST_UNITS)]
 Usd = Annotated[float, Field(gt=0, le=MOST_USD)]
@@ -56,7 +56,7 @@ class RequestBody(Group):
 
 
 class LimitsBody(RequestBody):
-    """Limits of a team or key. A field with the value null sets no limit."""
+    """Limits of a team or key. A null field means that there is no limit."""
 
     requests_per_minute: Amount | None = Field(default=None, description="requests")
     input_tokens_per_minute: Amount | None = Field(
@@ -81,13 +81,13 @@ ModelLimits = Annotated[dict[ModelName, LimitsBody], Field(max_length=MOST_NAMES
 
 
 def limits_by_model(bodies: dict[str, LimitsBody]) -> dict[str, Limits]:
-    """Return the limits by model, without models that have no limits."""
+    """Return the limits by model name, without models that have no limits."""
     by_model = {model: body.limits() for model, body in bodies.items()}
     return {model: limits for model, limits in by_model.items() if limits != Limits()}
 
 
 class TeamState(RequestBody):
-    """Fields of a team except its name."""
+    """All fields of a team except the name."""
 
     weight: Weight = Field(default=1.0, description="relative share of capacity among teams while all workers are busy")
     priority: PriorityName = Field(
@@ -126,7 +126,7 @@ class TeamPut(TeamState):
 
 
 class KeyState(RequestBody):
-    """Fields of a key except its ID and team. A field with the value null takes the value of the team."""
+    """All fields of a key except its ID and team. A null field means that the team's value applies."""
 
     project: EntityName | None = Field(default=None, description="project tag for separate usage reports")
     models: Names | None = Field(default=None, description="allowed models, among those of the team")
@@ -196,7 +196,7 @@ class DrainBody(WorkerBody):
 
 
 OPERATOR_FIELDS = frozenset({"limits", "model_limits", "blocked", "weight", "priority"})
-"""Fields of teams and keys that an operator may change. All other fields require an owner."""
+"""Fields of teams and keys that an operator is allowed to change. All other fields require an owner."""
 
 
 def written(body: RequestBody) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Claims that record requests with an `Idempotency-Key`, so that a repeated request has no second effect."""
+"""Records of requests with an `Idempotency-Key`, so that a repeated request has no second effect."""
 
 import hashlib
 import re
@@ -11,7 +11,7 @@ from gateway.api.admin_v1.bodies import RequestBody
 from gateway.protocol.errors import InvalidField
 
 LIFETIME_S = 86400
-"""Seconds during which a repeated request is recognized."""
+"""Number of seconds during which a repeated request is recognized."""
 
 HEADER = "idempotency-key"
 
@@ -24,7 +24,7 @@ class Claim(msgspec.Struct, frozen=True):
 
     id: str
     body: str
-    """Digest of the request body, independent of its JSON formatting."""
+    """Digest of the request body that does not depend on its JSON formatting."""
     made: str
     """Name of the team or ID of the key that the first request creates or changes.
 
@@ -33,10 +33,10 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Claims(Protocol):
-    """Storage of claims for `LIFETIME_S` seconds, shared by all gateways with the same store."""
+    """Storage for records of requests, kept for `LIFETIME_S` seconds and shared by all gateways with the same store."""
 
     async def find(self, claim_id: str) -> Claim | None:
-        """Return the claim with the ID *claim_id*, or None if it does not exist.
+        """Return the request record with the ID *claim_id*, or None if it does not exist.
 
         Raises:
             StoreUnavailable: if the claims cannot be read.
@@ -44,7 +44,7 @@ class Claims(Protocol):
         ...
 
     async def take(self, claim: Claim) -> Claim:
-        """Save *claim* and return it, or return the claim saved earlier with the same ID. Atomic.
+        """Save *claim* and return it, or return the record saved earlier with the same ID. The operation is atomic.
 
         Raises:
             StoreUnavailable: if the store did not reply. The claim may still have been saved.
@@ -52,7 +52,7 @@ class Claims(Protocol):
         ...
 
     async def release(self, claim_id: str) -> None:
-        """Delete the claim with the ID *claim_id* if it exists.
+        """Delete the request record with the ID *claim_id* if it exists.
 
         Raises:
             StoreUnavailable: if the store did not reply. The claim may still have been deleted.
@@ -61,7 +61,7 @@ class Claims(Protocol):
 
 
 def claim_of(key: str | None, *, admin: str, route: str, body: RequestBody, makes: str) -> Claim | None:
-    """Return the claim for a request of *admin* with the idempotency key *key*, or None if *key* is None.
+    """Return the record for a request of *admin* with the idempotency key *key*, or None if *key* is None.
 
     Raises:
         InvalidField: if the header is malformed.

@@ -1,4 +1,4 @@
-"""`/admin/v1/openapi.json`: completes FastAPI's description of the routes with their bodies, errors and security."""
+"""`/admin/v1/openapi.json`: complete FastAPI's description of the routes with their bodies, errors and security."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ _SECURITY = {
 
 
 def describe(api: FastAPI) -> None:
-    """Make *api* serve its complete OpenAPI description."""
+    """Make the application *api* serve its complete OpenAPI description."""
 
     def openapi() -> dict[str, Any]:
         if api.openapi_schema is None:

@@ -1,4 +1,4 @@
-"""`/admin/v1/diagnosis`: the facts from which `warmgate doctor` makes its findings."""
+"""`/admin/v1/diagnosis`: return the facts from which `warmgate doctor` derives its findings."""
 
 import msgspec
 from fastapi import APIRouter, Depends

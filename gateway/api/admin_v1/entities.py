@@ -1,4 +1,4 @@
-"""Teams and keys, read from the store for every request and combined with those declared in the settings."""
+"""Teams and keys, read from the store for every request and combined with the teams and keys in the settings."""
 
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -13,11 +13,11 @@ from gateway.tenancy.teams.team_store import Change, TeamStore
 T = TypeVar("T")
 
 ATTEMPTS = 5
-"""Maximum attempts at a change while other requests change the same object."""
+"""Maximum number of attempts at a change while other requests change the same object."""
 
 
 class Entities:
-    """Reads teams and keys from the store, so that all gateways return the same state, and writes changes."""
+    """Access to the teams and keys in the store. All gateways with this store see the same state and can change it."""
 
     def __init__(self, store: TeamStore, directory: Directory) -> None:
         self._store = store
@@ -25,7 +25,7 @@ class Entities:
 
     @property
     def directory(self) -> Directory:
-        """Directory of teams and keys as of the last read."""
+        """Directory of the teams and keys that were read last."""
         return self._directory
 
     async def look(self) -> Directory:
@@ -79,7 +79,7 @@ class Entities:
 
 
 async def retried(change: Callable[[], Awaitable[T]]) -> T:
-    """Run *change*, which reads, decides and writes, and return its result. Retry it after a concurrent change.
+    """Run *change*, which reads, decides and writes, and return its result. Retry after a concurrent change.
 
     Raises:
         Conflict: if other requests interfered with all `ATTEMPTS` attempts.
@@ -99,7 +99,7 @@ class DeclaredElsewhere(Conflict):
 
 
 class Overtaken(Conflict):
-    """Another request changed the object in the meantime, and retrying would not help."""
+    """Another request changed the object in the meantime, and a retry would not help."""
 
 
 def unknown_team(name: str, *, param: str | None = None) -> UnknownEntity:

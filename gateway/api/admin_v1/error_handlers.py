@@ -14,7 +14,7 @@ from gateway.proxy.incoming import CallerGone
 
 
 def answer_errors(api: FastAPI, routes: Iterable[BaseRoute]) -> None:
-    """Make *api* answer every error in the form of `GatewayError.to_body`.
+    """Make the application *api* answer every error in the form of `GatewayError.to_body`.
 
     *routes* are the routes of the application.
     """
@@ -48,13 +48,13 @@ def _known(request: Request, error: Exception) -> GatewayError:
 
 
 def _allowed(request: Request) -> list[str]:
-    """Return all methods that the path supports. Starlette reports only those of the first matching route."""
+    """Return all methods that a path supports. Starlette reports only those of the first matching route."""
     routes = [route for route in request.app.state.routes if route.matches(request.scope)[0] is not Match.NONE]
     return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})
 
 
 def _parameters(request: Request) -> Iterable[str]:
-    """Yield the names of the query parameters that the route accepts."""
+    """Yield the names of the query parameters that a route accepts."""
     route = request.scope.get("route")
     described = request.app.openapi()["paths"] if isinstance(route, APIRoute) else {}
     operation = described.get(getattr(route, "path", ""), {}).get(request.method.lower(), {})

@@ -16,7 +16,7 @@ IfMatch = Annotated[
 
 
 def etag_of(entity: Team | Key) -> str:
-    """Return the strong ETag of *entity*. It differs after every change, including a rotation of the secret."""
+    """Return the strong ETag of *entity*, which differs after every change, including a rotation of the secret."""
     return f'"{hashlib.sha256(msgspec.json.encode(entity)).hexdigest()[:32]}"'
 
 
@@ -26,7 +26,7 @@ def tagged(entity: Team | Key) -> dict[str, str]:
 
 
 def check_match(if_match: str | None, entity: Team | Key | None) -> None:
-    """Check that *entity* matches one of the ETags in *if_match*. Anything matches if *if_match* is None.
+    """Raise an error unless *entity* matches one of the ETags in *if_match*. If *if_match* is None, accept it.
 
     Raises:
         PreconditionFailed: if no ETag matches, or the entity does not exist.

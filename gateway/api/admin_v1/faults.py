@@ -1,4 +1,4 @@
-"""Error messages for invalid bodies and queries. They name the invalid field and never repeat its value."""
+"""Error messages for invalid bodies and queries. The messages name the invalid field and never repeat its value."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -14,7 +14,7 @@ _NO_STEPS = frozenset({"body", "query", "path"})
 
 
 def fault_of(errors: Sequence[Mapping[str, Any]], names: Iterable[str]) -> ClientError:
-    """Return the error for pydantic's *errors*, which are not empty. *names* are valid field names for suggestions."""
+    """Return the error for pydantic's non-empty list *errors*. *names* are the field names that can be suggested."""
     first = errors[0]
     if first["type"] == "json_invalid":
         return MalformedBody("The body is not JSON")

@@ -1,4 +1,4 @@
-"""Facts about a gateway from which a diagnosis is made. Data only.
+"""Plain data about a gateway from which a diagnosis is made.
 
 A gateway gives its own at `/admin/v1/diagnosis`; a command makes them from a settings file alone. None: not known.
 Nothing in them is secret: no prompt, no key but by its public id, no address of a store.
@@ -9,92 +9,92 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamFacts:
-    """KV events of one worker's engine. Counts are since the gateway subscribed to them."""
+    """KV events of one worker's engine. Counters start when the gateway subscribes to the events."""
 
     state: str
-    """live, catching_up, stale or untrusted."""
+    """State of the event stream: live, catching_up, stale or untrusted."""
     doubt: str | None = None
-    """Reason why it cannot be live."""
+    """Reason why the event stream cannot be live, or None."""
     has_replay: bool | None = None
-    """Whether missed events can be requested."""
+    """Whether missed events can be requested again, or None if unknown."""
     batches: int = 0
     lost_batches: int = 0
     undecodable_batches: int = 0
     stored_blocks: int = 0
     removed_blocks: int = 0
     resets: int = 0
-    """Times that the cache was cleared, the engine restarted, or the picture of it was rebuilt."""
+    """Number of times that the cache was cleared, the engine restarted, or the index of the cache was rebuilt."""
     has_other_groups: bool = False
-    """Whether the engine also reports blocks that are not counted here, e.g. those of layers with a sliding window."""
+    """Whether the engine also reports blocks that are not counted, e.g. blocks of layers with a sliding window."""
     lag_s: float | None = None
-    """Time from the making of the last batch to its application, by the clocks of both machines."""
+    """Seconds from the creation of the last event batch to its application, by the clocks of both machines."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckFacts:
-    """Result of the tests of one worker when its KV events began."""
+    """Result of the checks of one worker, made when its KV events began."""
 
     verdict: str
-    """See `gateway.models.cache_check.Verdict`."""
+    """Verdict of the checks, as in `gateway.models.cache_check.Verdict`."""
     differing: tuple[str, ...] = ()
-    """Features of prompts that the engine tokenizes otherwise than the gateway's tokenizer."""
+    """Prompt features for which the engine's tokens differ from those of the gateway's tokenizer."""
     block_hash: str | None = None
-    """The engine's hash of a block that every worker of the model was given."""
+    """Engine's hash of a test block that every worker of the model received."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerFacts:
     id: str
     state: str | None = None
-    """up, down, asleep, draining or drained."""
+    """State of the worker: up, down, asleep, draining or drained."""
     role: str = "both"
     engine: str | None = None
-    """vllm, sglang or dynamo."""
+    """Inference engine of the worker: vllm, sglang or dynamo."""
     prefix_caching: bool | None = None
     block_size: int | None = None
-    """Tokens per block, by its metrics."""
+    """Tokens per block according to the worker's metrics."""
     capacity_blocks: int | None = None
-    """Size of its KV cache, by its metrics."""
+    """Size of the worker's KV cache in blocks, according to its metrics."""
     event_block_size: int | None = None
-    """Tokens per block, by its KV events."""
+    """Tokens per block according to the worker's KV events."""
     held_blocks: int | None = None
-    """Blocks on the GPU, by its KV events."""
+    """Number of blocks on the worker's GPU, according to its KV events."""
     shared_blocks: int = 0
-    """Blocks in a store shared by several workers, by its KV events."""
+    """Number of blocks in a store shared by several workers, according to the worker's KV events."""
     stream: StreamFacts | None = None
-    """None: it does not say where it publishes KV events, or they are not used."""
+    """Facts about the worker's KV events, or None if it does not publish them or they are not used."""
     check: CheckFacts | None = None
     hit_accuracy: float | None = None
-    """Share of tokens on which predicted and reported hits agree."""
+    """Share of tokens on which predicted and reported cache hits agree."""
     hit_alarm: bool = False
-    """Whether predictions are mostly wrong, by enough evidence."""
+    """Whether enough evidence shows that cache predictions are mostly wrong."""
     requests: int = 0
-    """Requests that were sent to it since the start of the gateway."""
+    """Number of requests sent to the worker since the start of the gateway."""
     backlog_s: float = 0.0
     streams: int = 0
-    """Answered streams that were long enough to judge their pace."""
+    """Number of answered streams that were long enough to judge their pace."""
     streams_at_once: int = 0
-    """Those of them that arrived as a whole after a wait."""
+    """Number of judged streams that arrived all at once after a wait."""
     followed_s: float | None = None
-    """Time since the worker was added to the gateway."""
+    """Seconds since the worker was added to the gateway."""
     clock_ahead_s: float | None = None
-    """Its clock minus that of the program that asked it."""
+    """Seconds by which the worker's clock is ahead of the clock of the program that asked it."""
     fault: str | None = None
-    """Reason why it did not answer a question."""
+    """Reason why the worker did not answer a question, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FallbackFacts:
-    """A fallback of a model that is tested periodically."""
+    """Fallback of a model that is tested periodically."""
 
     id: str
     is_legacy: bool = False
     is_ok: bool | None = None
-    """Result of the last test request."""
+    """Whether the last test request to the fallback succeeded."""
     age_s: float | None = None
-    """Time since that request."""
+    """Seconds since the last test request."""
     every_s: float | None = None
-    """Interval of test requests; None: they are not repeated."""
+    """Seconds between test requests, or None if they are not repeated."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,20 +102,20 @@ class ModelFacts:
     name: str
     strategy: str
     not_ready: str | None = None
-    """Reason why no backend can answer."""
+    """Reason why no backend of the model can answer, or None."""
     uses_events: bool = False
-    """Whether KV events of its workers are used."""
+    """Whether routing uses the KV events of the model's workers."""
     tokenizer: str | None = None
     """Source of exact tokens: auto, local, engine or none."""
     is_tokenizer_missing: bool = False
-    """A local tokenizer is configured and could not be loaded."""
+    """Whether a local tokenizer is configured but could not be loaded."""
     workers: tuple[WorkerFacts, ...] = ()
     may_find_workers: bool = False
-    """Whether workers may appear that are not among these."""
+    """Whether discovery or the admin API can add further workers to the model."""
     requests: int = 0
-    """Recent requests for which a worker was chosen."""
+    """Number of recent requests for which a worker was chosen."""
     short_prompts: int = 0
-    """Those of them whose prompt did not fill a block."""
+    """Number of recent requests whose prompt did not fill a block."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
     fallbacks: tuple[FallbackFacts, ...] = ()
@@ -132,23 +132,23 @@ class TeamFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreFacts:
     kind: str | None = None
-    """file or redis; None: no store is set."""
+    """Kind of store: file or redis, or None if no store is configured."""
     state: str | None = None
-    """awaited, ready, away, or why it must not be used."""
+    """State of the store: awaited, ready, away, or the reason why it must not be used."""
     fault: str | None = None
     dropped_entries: int = 0
-    """Entries of the ledger that are lost."""
+    """Number of ledger entries that were lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFacts:
     time: float | None = None
-    """Clock of the gateway, in seconds since 1970; None: no gateway was asked."""
+    """Clock of the gateway in seconds since 1970, or None if no gateway was asked."""
     asked_at: float | None = None
-    """Clock of the program that asked it, when the answer came."""
+    """Clock of the asking program when the gateway's answer arrived."""
     version: str | None = None
     open_mode: str | None = None
-    """loopback or network, if neither teams nor a store are set."""
+    """Access without keys: loopback or network, or None if teams or a store are configured."""
     models: tuple[ModelFacts, ...] = ()
     teams: tuple[TeamFacts, ...] = ()
     store: StoreFacts = StoreFacts()

@@ -1,4 +1,4 @@
-"""Reads JSON request bodies within size limits, after the caller has been authenticated."""
+"""Read JSON request bodies within size limits, after the caller has been authenticated."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
@@ -21,13 +21,13 @@ BodyT = TypeVar("BodyT", bound=RequestBody)
 Json = dict[str, Any]
 
 MOST_BYTES = 256 * 1024
-"""Maximum body size in bytes. The longest bodies contain lists of models."""
+"""Maximum body size in bytes. The longest request bodies contain lists of models."""
 MAX_VALUES = 5_000
-"""Maximum number of values in a body. Pydantic takes a few microseconds for each invalid value."""
+"""Maximum number of values in a request body. Pydantic takes a few microseconds for each invalid value."""
 
 
 def body(kind: type[BodyT]) -> Callable[[Request], Awaitable[BodyT]]:
-    """Return a dependency that parses the request body as a *kind*. List it after the dependency that authenticates.
+    """Return a dependency that parses the request body as a *kind*. List it after the authenticating dependency.
 
     Raises:
         InvalidField, MalformedBody, UnsupportedMedia, BodyTooLarge: if the body is invalid.
@@ -41,7 +41,7 @@ def body(kind: type[BodyT]) -> Callable[[Request], Awaitable[BodyT]]:
 
 
 async def raw_body(request: Request) -> bytes:
-    """Return the request body, which requires a JSON content type.
+    """Return the bytes of the request body, which requires a JSON content type.
 
     Web pages cannot send that type without a CORS preflight.
 
@@ -109,13 +109,13 @@ def parsed(kind: type[BodyT], raw: bytes) -> BodyT:
 
 
 def takes(kind: type[RequestBody], *, required: bool = True, media: str = "application/json") -> Json:
-    """Return the OpenAPI description of a route's body, for `openapi_extra`."""
+    """Return the OpenAPI description of a route's request body, for `openapi_extra`."""
     schema = {"$ref": f"#/components/schemas/{kind.__name__}"}
     return {"requestBody": {"required": required, "content": {media: {"schema": schema}}}}
 
 
 def _names(kind: type[BaseModel]) -> Iterator[str]:
-    """Yield the field names of *kind* and of the limits in it."""
+    """Yield the field names of the model *kind* and of its limits."""
     for name, field in kind.model_fields.items():
         yield name
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

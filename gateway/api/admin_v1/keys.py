@@ -1,4 +1,4 @@
-"""`/admin/v1/keys`: create, list, change, rotate and delete keys."""
+"""`/admin/v1/keys`: create, list, change, rotate and delete API keys."""
 
 import hashlib
 import secrets
@@ -29,7 +29,7 @@ ID_BYTES = 6
 """Number of random bytes in a generated key ID. If the ID already exists, the request gets status 409."""
 
 NO_STORE = {"cache-control": "no-store"}
-"""Headers of responses that contain a secret."""
+"""Headers of responses that contain a secret, which must not be cached."""
 
 router = APIRouter(prefix="/admin/v1/keys", tags=["keys"])
 
@@ -243,7 +243,7 @@ async def _replace(parts: Parts, who: AdminKey, action: Action, key: Key, former
 
 
 def _headers(key: Key, *, repeats: bool) -> dict[str, str]:
-    """Return the headers of a response that contains the secret of a key."""
+    """Return the headers of a response that contains the secret of an API key."""
     return NO_STORE | tagged(key) | (REPLAYED if repeats else {})
 
 
@@ -253,6 +253,6 @@ def _response(parts: Parts, key: Key) -> Json:
 
 
 def _shown(parts: Parts, key: Key) -> Json:
-    """Return the key in the form in which the audit log shows it."""
+    """Return the API key in the form that the audit log shows."""
     each = _response(parts, key)
     return {name: each[name] for name in each if name not in ("object", "declared", "expired")}

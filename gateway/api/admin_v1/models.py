@@ -1,4 +1,4 @@
-"""`/admin/v1/models`: the served models with their prices and backends."""
+"""`/admin/v1/models`: list the served models with their prices and backends."""
 
 from typing import Any, Literal
 
@@ -16,7 +16,7 @@ router = APIRouter(prefix="/admin/v1/models", tags=["gateway"], dependencies=[De
 
 
 class PriceResponse(BaseModel):
-    """Prices in US dollars, per million tokens or per hour of a worker."""
+    """Prices in US dollars, either per million tokens or per hour of a worker."""
 
     input_usd: float
     cached_input_usd: float

@@ -24,7 +24,7 @@ class Query(BaseModel):
 
 
 class Listed(BaseModel, Generic[T]):
-    """Shape of a list response, for the OpenAPI description."""
+    """Query parameters without unknown names, so that a misspelled filter does not return everything."""
 
     object: Literal["list"]
     data: list[T]
@@ -42,12 +42,12 @@ class PageQuery(Query):
 
 
 def listing(data: Sequence[Any], after: str | None) -> dict[str, Any]:
-    """Return the response for a page. *after* is the cursor of the next page, or None for the last page."""
+    """Shape of a list response, used in the OpenAPI description."""
     return {"object": "list", "data": data, "has_more": after is not None, "next": after}
 
 
 async def of_cursor(page: Awaitable[T]) -> T:
-    """Await *page*, which was requested with a cursor in `after`, and return it.
+    """Await *page*, requested with a cursor in `after`, and return it.
 
     Raises:
         InvalidField: if the cursor is invalid.

@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredModel:
-    """One model of the settings. Prices are in US dollars per million tokens, or per hour of a worker."""
+    """One model in the settings. Prices are in US dollars per million tokens, or per hour of a worker."""
 
     name: str
     aliases: Sequence[str]
@@ -50,18 +50,18 @@ class ConfiguredModel:
 
 @dataclass(frozen=True, slots=True)
 class AdminGateway:
-    """Functions and state of the gateway in which the admin API runs."""
+    """Functions and state of the gateway that the admin API uses."""
 
     models: Models
     configured: Callable[[], Sequence[ConfiguredModel]]
     """Function that returns the models in the current settings."""
     reload: Callable[[], Awaitable[Reloaded]] | None = None
-    """Function that reloads the configuration, or None if there is no configuration to reload."""
+    """Function that reloads the configuration, or None if nothing can be reloaded."""
     draining: Draining = field(kw_only=True)
     budgets: Budgets | None = field(kw_only=True, default=None)
-    """Budgets of teams and keys."""
+    """Budgets of teams and keys, or None."""
     facts: Callable[[], GatewayFacts] = field(kw_only=True, default=GatewayFacts)
-    """Returns the facts of this moment, for a diagnosis."""
+    """Function that returns the current facts about the gateway for a diagnosis."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +71,9 @@ class Parts:
     usage: UsageStore
     claims: Claims
     answers: Answers
-    """Responses to repeated requests that affect only this gateway."""
+    """Kept responses to requests that affect only this gateway, for repeated requests."""
     digester: Callable[[], Awaitable[Digester]]
-    """Function that returns a digester with the pepper of the settings or of the store."""
+    """Function that returns a digester of secrets with the pepper (secret salt) of the settings or of the store."""
     wall_clock: Callable[[], float]
     """Function that returns the seconds since 1970."""
     zone: ZoneInfo
@@ -85,8 +85,7 @@ class Parts:
     """Function that returns the listed and discovered workers, or None if workers cannot be added."""
 
     def check_guardrails(self, team: Team, former: Team | None = None) -> None:
-        """Check that guardrails added to *team* are configured, because requests of the team would otherwise be
-        rejected.
+        """Check that guardrails added to *team* are configured. Otherwise, requests of the team would be rejected.
 
         Raises:
             InvalidField: if a guardrail is not configured.
@@ -97,7 +96,7 @@ class Parts:
             raise InvalidField(text, param="guardrails")
 
     def check_models(self, entity: Team | Key, former: Team | Key | None = None) -> None:
-        """Check that limits added to *entity* are for configured models, because other limits have no effect.
+        """Check that the models of limits added to *entity* are configured. Otherwise, the limits have no effect.
 
         Raises:
             InvalidField: if a model is not configured.
@@ -118,7 +117,7 @@ class Parts:
         before: dict[str, Any] | None = None,
         after: dict[str, Any] | None = None,
     ) -> AuditEntry:
-        """Return an audit log entry for a change made now."""
+        """Return an audit log entry for a change that is made now."""
         return AuditEntry(
             time=to_the_millisecond(self.wall_clock()),
             who=who.id,
@@ -132,7 +131,7 @@ class Parts:
         )
 
     async def note(self, audit: AuditEntry) -> None:
-        """Write an audit log entry for a completed change, or log it locally if the store is unavailable."""
+        """Write an audit log entry for a completed change. If the store is unavailable, log the change locally."""
         try:
             await self.store.note(audit)
         except StoreUnavailable:

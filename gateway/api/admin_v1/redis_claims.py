@@ -1,4 +1,4 @@
-"""Claims in Redis or Valkey, which deletes expired claims automatically."""
+"""Records of idempotent requests in Redis or Valkey, which delete expired records automatically."""
 
 import msgspec
 
@@ -6,11 +6,11 @@ from gateway.api.admin_v1.claims import LIFETIME_S, Claim
 from gateway.storage.redis_link import RedisLink
 
 _PREFIX = "warmgate:{directory}:claim:"
-"""Prefix of the Redis key of a claim. Its hash tag puts claims in the same cluster slot as teams and keys."""
+"""Prefix of the Redis key of a request record. Its hash tag selects the cluster slot of teams and keys."""
 
 
 class RedisClaims:
-    """Implementation of `Claims` with one expiring Redis value per claim. A call takes one or two round trips."""
+    """Implementation of `Claims` with one expiring Redis value per request. A call takes one or two round trips."""
 
     def __init__(self, link: RedisLink) -> None:
         self._link = link

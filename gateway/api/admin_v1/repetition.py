@@ -1,4 +1,4 @@
-"""Ensures that a request repeated with the same `Idempotency-Key` has only one effect."""
+"""Execution of requests with an `Idempotency-Key`: a repeated request has no second effect."""
 
 import base64
 import hashlib
@@ -18,9 +18,9 @@ REPLAYED = {"idempotent-replayed": "true"}
 class MadeOnce(NamedTuple):
     name: str
     repeats: bool
-    """Whether the request repeats an earlier one."""
+    """Whether the request repeats an earlier request."""
     seed: str = ""
-    """Seed of the object's secret, or an empty string for an object without a secret."""
+    """Seed from which the object's secret is derived, or an empty string for an object without a secret."""
 
 
 async def made_once(
@@ -30,7 +30,7 @@ async def made_once(
     exists: Callable[[str], Awaitable[bool]],
     make: Callable[[str, str], Awaitable[None]],
 ) -> MadeOnce:
-    """Create an object once by calling *make* with the name and seed in the claim. Return what was created.
+    """Create an object once by calling *make* with the name and seed in the request record. Return the object.
 
     *make* must raise Conflict if an object of that name exists. An object that was created and then deleted is created
     again.
@@ -57,7 +57,7 @@ async def made_once(
 
 
 async def kept_claim(claim: Claim, claims: Claims) -> Claim:
-    """Return the claim of the first request with the same header, which may be *claim* itself.
+    """Return the record of the first request with the same idempotency key, which can be *claim* itself.
 
     Raises:
         Conflict: if the header was used for a different request.

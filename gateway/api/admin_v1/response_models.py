@@ -1,4 +1,4 @@
-"""Teams and keys in responses of the admin API, without secrets and digests."""
+"""Responses of the admin API that show teams and keys, without secrets and digests."""
 
 from typing import Any, Literal
 
@@ -42,7 +42,7 @@ class NewKeyResponse(KeyResponse):
 
 
 def team_state(team: Team) -> Json:
-    """Return the fields of *team* that a merge patch may change."""
+    """Return the fields of *team* that a merge patch is allowed to change."""
     return {
         "weight": team.weight,
         "priority": team.priority,
@@ -60,7 +60,7 @@ def team_state(team: Team) -> Json:
 
 
 def key_state(key: Key) -> Json:
-    """Return the fields of *key* that a merge patch may change."""
+    """Return the fields of *key* that a merge patch is allowed to change."""
     return {
         "project": key.project,
         "models": _names(key.models),

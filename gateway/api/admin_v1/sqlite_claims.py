@@ -1,4 +1,4 @@
-"""Claims in the SQLite store."""
+"""Records of idempotent requests in the SQLite store."""
 
 import sqlite3
 from collections.abc import Callable
@@ -10,7 +10,7 @@ _TABLE = "CREATE TABLE IF NOT EXISTS claims (id TEXT PRIMARY KEY, body TEXT, mad
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create the table of claims if it does not exist."""
+    """Create the table of request records if it does not exist."""
     connection.execute(_TABLE)
 
 
@@ -45,7 +45,7 @@ class SqliteClaims:
         await self._file.run(act)
 
     def _kept(self, connection: sqlite3.Connection, claim_id: str) -> Claim | None:
-        """Return the claim with that ID, or None. Expired claims are deleted first."""
+        """Return the record with that ID, or None. Expired records are deleted first."""
         connection.execute(_TABLE)
         connection.execute("DELETE FROM claims WHERE until <= ?", (self._wall_clock(),))
         row = connection.execute("SELECT id, body, made FROM claims WHERE id = ?", (claim_id,)).fetchone()

@@ -1,4 +1,4 @@
-"""`/admin/v1/teams/{name}/credits`: reduce the recorded usage of a budget."""
+"""`/admin/v1/teams/{name}/credits`: reduce the recorded usage of a team's budget."""
 
 from typing import Annotated, Literal
 

@@ -162,7 +162,7 @@ async def delete_team(
 
 
 async def _put(parts: Parts, who: AdminKey, team: Team, former: Team | None) -> None:
-    """Replace the team *former* with *team* in the store, unless they are equal."""
+    """Replace the team *former* in the store with *team*, unless they are equal."""
     if team == former:
         return
     parts.check_models(team, former)

@@ -1,4 +1,4 @@
-"""`/admin/v1/usage`: usage and cost of teams and keys."""
+"""`/admin/v1/usage`: return the usage and cost of teams and keys."""
 
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime
@@ -124,7 +124,7 @@ class UsersQuery(paging.Query):
 
 
 class SumResponse(BaseModel):
-    """Usage sums of one group. The response also contains the values of the group's dimensions."""
+    """Sums of the usage in one group. The response also contains the values of the group's dimensions."""
 
     requests: int
     failed: int
@@ -250,7 +250,7 @@ async def _check_team(parts: Parts, team: str) -> None:
 
 
 async def _begun(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Return the pieces unchanged, after reading the first two.
+    """Return the pieces of a streamed response unchanged, after waiting for the first two.
 
     An unavailable store can thus still result in status 503.
     """

@@ -1,4 +1,4 @@
-"""Worker states in `/admin/v1`, and draining of workers by name."""
+"""Worker states in `/admin/v1`, and the draining of workers by name."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -69,7 +69,7 @@ def drain(
 
 
 def undrain(models: Models, draining: Draining, name: str, model: str | None) -> list[dict[str, Any]]:
-    """Undo `drain` and return the states of the worker.
+    """Undo the draining of a worker and return the states of the worker.
 
     A worker marked for draining in the settings continues to drain.
 

@@ -1,4 +1,4 @@
-"""`/admin/v1/workers/drain` and `undrain`: stop and resume sending requests of this gateway to a worker."""
+"""`/admin/v1/workers/drain` and `undrain`: stop and resume the sending of this gateway's requests to a worker."""
 
 from typing import Annotated, Any
 

@@ -1,4 +1,4 @@
-"""Facts about the running gateway, for the diagnosis. It only reads what the gateway knows already."""
+"""Facts about the running gateway for a diagnosis. Only data that the gateway already has are read."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -31,14 +31,14 @@ from routing.worker import Worker
 
 
 class Checks(Protocol):
-    """Results of start checks; see `gateway.app.start_checks.StartChecks`."""
+    """Interface of the results of start checks; see `gateway.app.start_checks.StartChecks`."""
 
     def examination(self, model: str, worker: WorkerId) -> Examination | None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayDiagnosis:
-    """Parts of the gateway that are read. *checks* is None if the checks are off."""
+    """Diagnosis of the running gateway from its parts. *checks* is None if the start checks are disabled."""
 
     models: Models
     streams: EventSubscriptions
@@ -52,7 +52,7 @@ class GatewayDiagnosis:
     wall_clock: Callable[[], float]
 
     def facts(self) -> GatewayFacts:
-        """Return the facts of this moment. O(models + workers + teams + keys)."""
+        """Return the current facts about the gateway. O(models + workers + teams + keys)."""
         tenancy, now = self.tenancy, self.wall_clock()
         directory = tenancy.directory
         counters = self.streams.counters()

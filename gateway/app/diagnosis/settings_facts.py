@@ -25,13 +25,13 @@ from routing.strategies import STRATEGIES
 
 @dataclass(frozen=True, slots=True)
 class SettingsFacts:
-    """Facts about settings, with the addresses of those that can be asked for more."""
+    """Facts about a settings file, with the addresses of workers and stores that a diagnosis can ask."""
 
     facts: GatewayFacts
     workers: Mapping[tuple[str, str], WorkerSpec]
-    """Workers by model and id."""
+    """Workers in the settings, by model and worker id."""
     store: StoreRules | None
-    """None: no store is set."""
+    """Rules for access to the store, or None if no store is configured."""
 
 
 def settings_facts(path: Path | None, *, now: float) -> SettingsFacts:
@@ -89,5 +89,5 @@ def _worker(spec: WorkerSpec) -> WorkerFacts:
 
 
 def stream_of(events: EventsSpec) -> StreamFacts:
-    """Return what the settings of a stream say about it."""
+    """Return the facts about a KV event stream that its settings contain."""
     return StreamFacts(state="untrusted", has_replay=events.replay_endpoint is not None)

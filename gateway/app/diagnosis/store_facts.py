@@ -1,4 +1,4 @@
-"""Facts about a store that no gateway was asked about."""
+"""Facts about a store, for a diagnosis without a gateway."""
 
 from collections.abc import Callable
 
@@ -10,7 +10,7 @@ from gateway.storage.unfit import StoreUnfit
 
 
 async def store_facts(rules: StoreRules, *, wall_clock: Callable[[], float]) -> StoreFacts:
-    """Return whether the store of *rules* can be used. A file that does not exist is not created.
+    """Return whether the store that *rules* describe can be used. A missing file is not created.
 
     *wall_clock* gives seconds since 1970.
 

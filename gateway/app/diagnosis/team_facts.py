@@ -1,4 +1,4 @@
-"""Keys without limits, by team."""
+"""API keys without limits, by team."""
 
 from collections.abc import Iterable, Mapping
 from typing import get_args
@@ -12,7 +12,7 @@ _MEASURES: tuple[str, ...] = get_args(Measure)
 
 
 def team_facts(teams: Iterable[Team], keys: Mapping[str, Key], *, now: float) -> tuple[TeamFacts, ...]:
-    """Return the facts about *teams* and their *keys*; *now* is in seconds since 1970. O(teams + keys)."""
+    """Return the facts about *teams* and their *keys*. *now* is in seconds since 1970. O(teams + keys)."""
     by_team: dict[str, list[Key]] = {}
     for key in keys.values():
         by_team.setdefault(key.team, []).append(key)
@@ -26,7 +26,7 @@ def _facts(team: Team, keys: list[Key], now: float) -> TeamFacts:
 
 
 def _is_limited(scope: Team | Key) -> bool:
-    """Whether any limit refuses requests; soft budgets only warn."""
+    """Return whether any limit can refuse requests. In contrast, soft budgets only warn."""
     return any(map(_has_limit, (scope.limits, *scope.model_limits.values())))
 
 

@@ -18,7 +18,7 @@ from gateway.telemetry.trace_export.tracing import Receiver, TraceRules
 
 
 def limits_of(server: ServerSettings) -> ConnectionLimits:
-    """Return the limits for client connections."""
+    """Return the configured limits for client connections."""
     return ConnectionLimits(
         max_connections=server.max_connections,
         max_header_bytes=server.max_header_bytes,
@@ -32,7 +32,7 @@ def limits_of(server: ServerSettings) -> ConnectionLimits:
 
 
 def serving_options(settings: Settings) -> ServingOptions:
-    """Return the options with which the HTTP server runs."""
+    """Return the options for running the HTTP server."""
     server = settings.server
     return ServingOptions(
         limits_of(server),
@@ -70,7 +70,7 @@ def _configured(model: ModelSettings) -> ConfiguredModel:
 
 
 def trace_rules(tracing: TracingSettings) -> TraceRules:
-    """Return the trace options that are common to all destinations."""
+    """Return the trace options that all destinations have in common."""
     return TraceRules(
         ratio=tracing.ratio,
         service_name=tracing.service_name,

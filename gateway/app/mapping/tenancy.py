@@ -38,7 +38,7 @@ def ineffective_limits_in(settings: Settings) -> Iterator[str]:
 
 
 def store_rules(settings: Settings) -> StoreRules:
-    """Return how to access the configured store. Data is kept in memory if no store is configured."""
+    """Return the rules for access to the configured store. Without a store, data is kept in memory."""
     store, url = settings.store, settings.store.url
     is_file = url is None or url.startswith(SQLITE)
     return StoreRules(

@@ -61,7 +61,7 @@ def worker_spec(worker: WorkerSettings) -> WorkerSpec:
 
 
 def sources_of(model: ModelSettings) -> tuple[WorkerSource, ...]:
-    """Return the discovery sources of *model*. If two sources find the same address, the first source wins."""
+    """Return the worker discovery sources of *model*. If two sources find the same address, the first source wins."""
     places: tuple[SourceSpec | None, ...] = (
         None if model.workers_file is None else FileSource(model.workers_file),
         None if model.service is None else _service(model.service),
@@ -72,7 +72,7 @@ def sources_of(model: ModelSettings) -> tuple[WorkerSource, ...]:
 
 
 def check_source(source: WorkerSource) -> None:
-    """Check the worker file of *source* if the file exists. Other sources cannot be checked in advance.
+    """Check the worker file of *source* if it exists. Sources of other types cannot be checked in advance.
 
     Raises:
         WorkersError: with a sentence for every error in the file.
@@ -109,7 +109,7 @@ def pace_of(kubernetes: KubernetesSettings) -> ReflectorIntervals:
 
 
 def sharing_of(settings: Settings) -> Sharing | None:
-    """Return the state shared with other replicas, or None without Redis or if sharing is disabled."""
+    """Return the options for sharing state with other replicas, or None without Redis or if sharing is disabled."""
     url, replicas = settings.store.url, settings.replicas
     if url is None or url.startswith(SQLITE) or not replicas.share:
         return None

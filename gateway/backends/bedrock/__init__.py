@@ -1,4 +1,4 @@
-"""Amazon Bedrock backend, which calls chat models through Converse, ConverseStream or OpenAI chat completions.
+"""Backend for Amazon Bedrock, which calls chat models through Converse, ConverseStream or OpenAI chat completions.
 
 Building requests, without I/O:
     request.py        an OpenAI chat body -> Converse JSON, with the help of the modules below

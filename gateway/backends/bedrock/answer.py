@@ -32,29 +32,25 @@ def _as_it_is(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Terms:
-    """Options from the client's request that decide how the response is converted."""
+    """Options from the client's request that determine how a Bedrock response is converted."""
 
     original: Callable[[str], str] = _as_it_is
-    """Function that maps a tool name sent to Bedrock back to the client's name for that tool."""
+    """Function that maps a tool name sent to Bedrock to the client's name for that tool."""
     unwraps_tool: str | None = None
-    """Tool whose input is the JSON answer itself, used for models without structured output. None if there is no such
-    tool.
-    """
+    """Name of the tool whose input is the JSON answer itself, used for models without structured output, or None."""
     stops: tuple[str, ...] = ()
-    """Stop strings that the gateway searches for because the model does not support them."""
+    """Stop strings that the gateway searches for, because the model does not support them."""
     inline_reasoning: bool = True
-    """Whether the model may write its reasoning between tags at the start of the response text."""
+    """Whether the model sometimes writes its reasoning between tags at the start of the response text."""
 
     @property
     def text_stops(self) -> tuple[str, ...]:
-        """Return the stop strings to apply to text. JSON from a tool's input must stay complete, so nothing is applied
-        to it.
-        """
+        """Return the stop strings for text. JSON from a tool's input must stay complete, so it gets no stop strings."""
         return self.stops if self.unwraps_tool is None else ()
 
 
 class CallIds:
-    """Makes the tool call ids of one response unique, because some models repeat them."""
+    """Unique ids for the tool calls of one response, because some models repeat ids."""
 
     def __init__(self) -> None:
         self._given: set[str] = set()
@@ -70,7 +66,7 @@ class CallIds:
 
 
 def finish_reason(stop_reason: object, *, has_calls: bool) -> str:
-    """Return OpenAI's ``finish_reason`` for Converse's ``stopReason``. An unknown reason counts as ``stop``.
+    """Return OpenAI's ``finish_reason`` for Converse's ``stopReason``. An unknown reason becomes ``stop``.
 
     A response with tool calls finishes with ``tool_calls`` instead of ``stop``, whatever reason the model gives.
 
@@ -84,8 +80,8 @@ def finish_reason(stop_reason: object, *, has_calls: bool) -> str:
 
 
 def usage(tokens: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert Converse's ``usage`` to OpenAI's, where the prompt tokens include tokens read from and written to the
-    cache.
+    """Convert Converse's ``usage`` to OpenAI's, in which the prompt tokens include the tokens read from and written to
+    the cache.
 
     Some models are reported to include cached tokens in ``inputTokens``. Therefore the prompt is the total minus the
     output if Bedrock gives a plausible total, otherwise the sum of the input counts.
@@ -105,7 +101,7 @@ def usage(tokens: Mapping[str, Any]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class ConverseAnswer:
-    """Contents of a Converse response body."""
+    """Contents of a response body from Converse."""
 
     blocks: tuple[dict[str, Any], ...]
     """Content blocks as Bedrock sent them. The only key of each block names its type."""
@@ -132,7 +128,7 @@ def read_answer(body: bytes) -> ConverseAnswer:
 
 
 def mended(answer: ConverseAnswer, schema: dict[str, Any] | None) -> ConverseAnswer:
-    """Return *answer* with its text replaced by the JSON found in it. The JSON must match *schema* if one is given.
+    """Return *answer* with the JSON found in its text as the new text. If *schema* is given, the JSON must match it.
 
     A response that calls tools or was cut off at its token limit is returned unchanged.
 
@@ -191,7 +187,7 @@ def arguments(value: object) -> str:
 
 
 class _Shown:
-    """Collects the content blocks of a response into the message that the client sees."""
+    """Collector that turns the content blocks of a response into the message for the client."""
 
     def __init__(self, terms: Terms) -> None:
         self._terms = terms

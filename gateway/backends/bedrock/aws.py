@@ -1,4 +1,4 @@
-"""AWS credentials, request signing (Signature Version 4) and the parser of AWS's binary event stream.
+"""AWS credentials, request signing (Signature Version 4), and the parser for AWS's binary event stream.
 
 This is the only module that uses botocore, an optional dependency (``warmgate[bedrock]``). It imports botocore when a
 class of this module is first instantiated, and uses its credential chain, signer and frame decoder. Requests are sent
@@ -36,7 +36,7 @@ def _botocore(module: str) -> Any:
 
 
 class FrozenCredentials(Protocol):
-    """Immutable AWS credentials, which cannot be refreshed while a request is signed."""
+    """Immutable AWS credentials, which are not refreshed while a request is signed."""
 
     @property
     def access_key(self) -> str: ...
@@ -65,7 +65,7 @@ class CredentialChain:
         self._lookup: asyncio.Future[FrozenCredentials] | None = None
 
     async def get(self) -> FrozenCredentials:
-        """Return credentials for signing a request.
+        """Return AWS credentials for signing a request.
 
         Raises:
             ConnectFailed: if the credential chain finds no credentials or cannot refresh them.
@@ -85,16 +85,16 @@ class CredentialChain:
             ) from None
 
     def forget(self) -> None:
-        """Discard the cached credentials, so that the next request looks them up again."""
+        """Discard the cached AWS credentials, so that the next request looks them up again."""
         self._source = self._frozen = None
 
     def _is_due(self) -> bool:
-        """Return True if the credentials must be refreshed. Static keys have no ``refresh_needed`` and never expire."""
+        """Return whether the credentials must be refreshed. Static keys have no ``refresh_needed`` and never expire."""
         refresh_needed = getattr(self._source, "refresh_needed", None)
         return refresh_needed is not None and bool(refresh_needed())
 
     def _resolve(self) -> FrozenCredentials:
-        """Look up or refresh the credentials. Blocks, so it runs in a thread."""
+        """Look up or refresh the credentials. This blocks, so it runs in a thread."""
         source = self._source
         if source is None:
             source = self._new_session().get_credentials()
@@ -112,7 +112,7 @@ class CredentialChain:
 
 
 class SigV4Signer:
-    """Signs requests for the AWS service name ``bedrock``. The host name begins with ``bedrock-runtime`` instead."""
+    """Signer for requests to the AWS service ``bedrock``, although the host name begins with ``bedrock-runtime``."""
 
     def __init__(self, *, region: str, credentials: CredentialChain) -> None:
         self._region = region
@@ -121,7 +121,7 @@ class SigV4Signer:
         self._new_request = _botocore("awsrequest").AWSRequest
 
     async def sign(self, *, url: str, headers: dict[str, str], body: bytes, method: str = "POST") -> dict[str, str]:
-        """Return *headers* of a request to *url* plus the AWS signature headers.
+        """Return the headers *headers* of a request to *url*, with the AWS signature headers added.
 
         The path of *url* must be percent-encoded once, as it is sent. The signed canonical form encodes it a second
         time.
@@ -147,7 +147,7 @@ class SigV4Signer:
 
 
 class FrameParser:
-    """Incremental parser of the AWS event stream: it takes network data and returns complete frames."""
+    """Incremental parser for the AWS event stream. It takes network data and returns complete frames."""
 
     def __init__(self) -> None:
         eventstream = _botocore("eventstream")
@@ -158,8 +158,8 @@ class FrameParser:
 
     @property
     def leftover(self) -> int:
-        """Return the number of bytes received that do not yet form a complete frame. Above 0 at the end means a
-        truncated stream.
+        """Return the number of received bytes that do not form a complete frame yet. At the end, a number above 0 means
+        a truncated stream.
         """
         return self._leftover
 

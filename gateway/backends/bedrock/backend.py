@@ -1,4 +1,4 @@
-"""A backend that serves chat completions with a model on Amazon Bedrock."""
+"""Backend that serves chat completions with a model on Amazon Bedrock."""
 
 import logging
 import uuid
@@ -23,11 +23,11 @@ _log = logging.getLogger(__name__)
 
 _MAX_LISTED_FIELDS = 32
 _MOST_MENDED = 4
-"""Maximum number of corrected retries of one request, each without a field or limit that the model has rejected."""
+"""Maximum number of corrected retries of a request, each without a field or limit that the model has rejected."""
 
 
 class BedrockBackend:
-    """One chat model on Amazon Bedrock.
+    """Backend for one chat model on Amazon Bedrock.
 
     Only the translated request body is sent to AWS. The client's headers are not.
     """
@@ -94,7 +94,7 @@ class BedrockBackend:
         return self._id
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
-        """Send *call* and return its reply, once the first text has arrived if the reply is a stream.
+        """Send *call* and return the reply. A streamed reply is returned once its first text has arrived.
 
         A response that Bedrock sends in one piece has a separate, longer time limit, even if the client receives it as
         a stream.
@@ -118,7 +118,7 @@ class BedrockBackend:
             return await self._ask(call, question)
 
     async def _ask(self, call: Call, question: BedrockQuestion) -> Reply:
-        """Send the request. Send it again after each correction that Bedrock's error message asks for."""
+        """Send the request to Bedrock. Send it again after each correction that Bedrock's error message asks for."""
         mended, is_renewed = 0, False
         while True:
             reply = await self._attempt(call, question)
@@ -136,8 +136,8 @@ class BedrockBackend:
                 return reply.to_reply()
 
     def _mended(self, question: BedrockQuestion, fault: BedrockFault) -> BedrockQuestion | None:
-        """Return *question* corrected as Bedrock's error asks, and remember the correction. Return None if it cannot be
-        corrected.
+        """Return *question* corrected as Bedrock's error asks, and remember the correction. Return None if no
+        correction is possible.
         """
         if fault.unsupported is not None:
             other = question.without(fault.unsupported)
@@ -176,7 +176,7 @@ class BedrockBackend:
     async def _begun(
         self, question: BedrockQuestion, heading: Heading, response: httpx.Response, headers: Headers
     ) -> "Reply | _Refusal":
-        """Return a stream whose first text has arrived, or the error that Bedrock sent instead."""
+        """Return a stream whose first text has arrived, or the error that Bedrock sent in place of text."""
         source = ChunkSource(response, question.translator(heading), metadata_s=self._timeouts.metadata_s)
         try:
             first = await _first_piece(response, question, source)
@@ -190,7 +190,7 @@ class BedrockBackend:
 
 
 class _Refusal:
-    """An error from Bedrock that arrived before any usable part of the response."""
+    """Error from Bedrock that arrived before any usable part of the response."""
 
     def __init__(self, fault: BedrockFault, response: httpx.Response) -> None:
         self.fault = fault
@@ -203,7 +203,7 @@ class _Refusal:
 
 
 async def _body(response: httpx.Response) -> bytes:
-    """Read and return the whole response body. Close the response even after an error."""
+    """Read and return the whole response body. The response is closed even after an error."""
     try:
         with translated_errors():
             return await response.aread()
@@ -222,7 +222,7 @@ async def _first_piece(
 
 
 def _headers(response: httpx.Response, question: BedrockQuestion) -> Headers:
-    """Return the response headers, including the list of dropped request fields. Unusual field names are listed as
+    """Return the response headers, including the list of dropped request fields. Unknown field names are listed as
     ``other``.
     """
     headers = _request_id(response)

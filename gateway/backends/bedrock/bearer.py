@@ -11,7 +11,7 @@ from gateway.protocol.errors import ConnectFailed
 
 
 class BearerSigner:
-    """Adds a Bedrock API key to requests. Implements `gateway.backends.bedrock.endpoint.Signer`."""
+    """Signer that adds a Bedrock API key to requests. Implements `gateway.backends.bedrock.endpoint.Signer`."""
 
     def __init__(self, *, token: str | None = None, file: Path | None = None) -> None:
         """Use the API key *token*, or read the key from *file* for each request.
@@ -34,7 +34,7 @@ class BearerSigner:
         body: bytes,  # noqa: ARG002
         method: str = "POST",  # noqa: ARG002
     ) -> dict[str, str]:
-        """Return *headers* plus the ``authorization`` header with the API key.
+        """Return *headers* with the ``authorization`` header for the API key added.
 
         Raises:
             ConnectFailed: if the key file cannot be read or contains no valid key.
@@ -46,7 +46,7 @@ class BearerSigner:
         """Do nothing, because the API key is not cached."""
 
     def _read(self) -> str:
-        """Read the API key from its file. Blocks, so it runs in a thread."""
+        """Read the Bedrock API key from its file. This blocks, so it runs in a thread."""
         assert self._file is not None, "there is no token"
         try:
             token = self._file.read_text("ascii").strip()

@@ -1,5 +1,5 @@
-"""Conversion of chat messages to Converse turns, which alternate between user and assistant and begin and end with the
-user.
+"""Conversion of chat messages to Converse turns, which alternate between user and assistant. The first and last turn
+are the user's.
 
 1. Consecutive messages of one side are merged into one turn.
 2. The results of an assistant turn's tool calls are placed at the start of the next user turn, in the order of the
@@ -28,7 +28,7 @@ from gateway.protocol.errors import InvalidField
 Turn = dict[str, Any]
 
 _PLACEHOLDER = "."
-"""Placeholder text for user turns that must contain text when the client sent none."""
+"""Placeholder text for user turns that must contain text although the client sent none."""
 _GO_ON = "Continue."
 """Text of the user turn inserted between two assistant turns."""
 _RECEIVED = "OK."
@@ -47,12 +47,12 @@ class Conversation:
 
     @property
     def uses_tools(self) -> bool:
-        """Return True if the conversation contains tool calls or results. Converse then requires a ``toolConfig``."""
+        """Return whether the conversation contains tool calls or results. If so, Converse requires a ``toolConfig``."""
         return any("toolUse" in block or "toolResult" in block for turn in self.turns for block in turn["content"])
 
     @property
     def shows_reasoning(self) -> bool:
-        """Return True if there are tool calls and each turn with calls begins with the reasoning that led to them."""
+        """Return whether there are tool calls and each turn with calls begins with the reasoning behind them."""
         calling = [turn["content"] for turn in self.turns if any("toolUse" in block for block in turn["content"])]
         return bool(calling) and all("reasoningContent" in content[0] for content in calling)
 
@@ -99,7 +99,7 @@ class _Writer:
         self._calls_as_text = calls_as_text
         self._ids = _ToolUseIds()
         self._open: list[tuple[ToolCall, str]] = []
-        """Tool calls of the last assistant turn, with the ids that are sent to Bedrock."""
+        """Tool calls of the last assistant turn, with the ids that Bedrock receives for them."""
 
     def write_assistant(self, messages: list[ChatMessage]) -> None:
         """Append *messages* as one assistant turn. At least one of the messages must have content."""
@@ -121,7 +121,7 @@ class _Writer:
             self.turns.append(_turn("assistant", said + uses))
 
     def _reminded(self, messages: list[ChatMessage]) -> list[Block]:
-        """Return the reasoning blocks from *messages* that this model family must receive again."""
+        """Return the reasoning blocks in *messages* that models of this family must receive again."""
         shown = [each for message in messages for each in message.reasoning]
         match self._family.keeps_reasoning:
             case "signed":
@@ -131,7 +131,7 @@ class _Writer:
         return []
 
     def write_user(self, messages: list[ChatMessage]) -> None:
-        """Append user, system and tool messages as one user turn, with a placeholder if they are all empty."""
+        """Append user, system and tool messages as one user turn, with placeholder text if all of them are empty."""
         answers, others = self._matched(messages)
         if self._calls_as_text:
             self.turns.append(_turn("user", others or [{"text": _PLACEHOLDER}]))
@@ -147,12 +147,12 @@ class _Writer:
         self.turns.append(_turn("user", results + others or [{"text": _PLACEHOLDER}]))
 
     def _stand_together(self, others: list[Block]) -> bool:
-        """Return True if tool results may share a turn with the blocks in *others*."""
+        """Return whether tool results are allowed in the same turn as the blocks in *others*."""
         has_document = any("document" in block for block in others)
         return not self._family.results_alone and (self._family.documents_beside_results or not has_document)
 
     def _matched(self, messages: list[ChatMessage]) -> tuple[list[ToolResult | None], list[Block]]:
-        """Return the result for each open tool call, and all other blocks in their original order."""
+        """Return the results of all open tool calls, and all other blocks in their original order."""
         answers: list[ToolResult | None] = [None] * len(self._open)
         others: list[Block] = []
         for message in messages:
@@ -168,8 +168,8 @@ class _Writer:
         return answers, others
 
     def _call_of(self, result: ToolResult, answers: list[ToolResult | None]) -> int | None:
-        """Return the index of the first unanswered call that matches *result* by id, or by tool name if the result has
-        no id.
+        """Return the index of the first unanswered call that matches *result* by id or, if the result has no id, by
+        tool name.
         """
         for at, (call, _) in enumerate(self._open):
             is_meant = call.id == result.call_id if result.call_id else result.name in (None, call.name)
@@ -179,7 +179,7 @@ class _Writer:
 
 
 class _ToolUseIds:
-    """Assigns unique tool call ids, because engines restart their numbering in every turn."""
+    """Assignment of unique tool call ids, because engines restart their numbering in every turn."""
 
     def __init__(self) -> None:
         self._taken: set[str] = set()
@@ -204,14 +204,14 @@ def _reasoning(block: Reasoning) -> Block:
 
 
 def _turn(role: str, blocks: list[Block]) -> Turn:
-    """Return a turn of *role*. Add placeholder text if it contains a document without text, which Converse rejects."""
+    """Return a turn of *role*. Text is added to a turn with a document but no text, which Converse would reject."""
     if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
         blocks = [*blocks, {"text": _PLACEHOLDER}]
     return {"role": role, "content": blocks}
 
 
 def _tool_result(use_id: str, answer: ToolResult | None, family: Family) -> tuple[Block, list[Block]]:
-    """Return the tool result block, and the media blocks that must go into the turn instead of the result."""
+    """Return the tool result block, and the media blocks that must be in the turn instead of in the result."""
     result: dict[str, Any] = {"toolUseId": use_id}
     if answer is None:
         result["content"] = _texts([_NO_RESULT], family)

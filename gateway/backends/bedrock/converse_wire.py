@@ -19,14 +19,14 @@ from gateway.protocol.errors import ReplyBroken
 
 @dataclass(frozen=True, slots=True)
 class ConverseQuestion:
-    """One request to Converse. Implements `gateway.backends.bedrock.wire.Question`."""
+    """Request to Converse. Implements `gateway.backends.bedrock.wire.Question`."""
 
     request: ConverseRequest
     segment: str
     """Model id, percent-encoded as one segment of the URL path."""
     streams: bool
     replays: bool = False
-    """Whether the client's stream is generated from a complete response because Bedrock does not stream this request.
+    """Whether the client's stream is generated from a complete response, because Bedrock does not stream this request.
     """
 
     content_type = "application/vnd.amazon.eventstream"
@@ -86,7 +86,7 @@ class ConverseQuestion:
 
 
 class ConverseWire:
-    """Builds requests for a model called through Converse. Implements `gateway.backends.bedrock.wire.Wire`."""
+    """Builder of requests to a model through Converse. Implements `gateway.backends.bedrock.wire.Wire`."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class ConverseWire:
 
 
 def _guardrail_config(guardrail: tuple[str, str], *, streams: bool) -> dict[str, str]:
-    """Return the guardrail configuration. Streams are checked before any text is sent, because sent text cannot be
+    """Return the guardrail configuration. Bedrock checks streams before any text is sent, because sent text cannot be
     withdrawn.
     """
     guardrail_id, version = guardrail
@@ -133,7 +133,7 @@ def _guardrail_config(guardrail: tuple[str, str], *, streams: bool) -> dict[str,
 
 
 class ConverseTranslator:
-    """Translates ConverseStream frames to OpenAI chunks. Implements `gateway.backends.bedrock.wire.Translator`."""
+    """Translator from ConverseStream frames to OpenAI chunks. Implements `gateway.backends.bedrock.wire.Translator`."""
 
     def __init__(self, writer: ChunkWriter) -> None:
         self._frames = FrameParser()
@@ -142,12 +142,12 @@ class ConverseTranslator:
 
     @property
     def awaits_usage(self) -> bool:
-        """Return True if only the token usage is missing. If a frame is incomplete, more data must arrive first."""
+        """Return whether only the token usage is missing. While a frame is incomplete, more data must arrive first."""
         return self._writer.was_stopped or (self._writer.has_stopped and not self._frames.leftover)
 
     @property
     def is_over(self) -> bool:
-        """Return True if Bedrock failed after a stop string had already completed the response."""
+        """Return whether Bedrock failed after a stop string had already completed the response."""
         return self._is_over
 
     def feed(self, data: bytes) -> None:

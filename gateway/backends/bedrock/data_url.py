@@ -1,4 +1,4 @@
-"""Parser of ``data:`` URLs, in which OpenAI clients send images and files."""
+"""Parser for ``data:`` URLs, in which OpenAI clients send images and files."""
 
 import base64
 import binascii
@@ -12,10 +12,10 @@ _SCHEME = "data:"
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An image or file that the client sent."""
+    """Image or file that the client sent in a request."""
 
     mime: str
-    """Media type in lower case, without parameters, or an empty string if the client gave none."""
+    """Media type in lower case, without parameters, or an empty string if the client gave no media type."""
     data: bytes = field(repr=False)
 
     @property
@@ -25,7 +25,7 @@ class Attachment:
 
 
 def read_attachment(url: str, where: str, *, allows_bare: bool = False) -> Attachment:
-    """Decode *url*, a base64 ``data:`` URL. *where* is the name of its request field. O(url).
+    """Decode *url*, a base64 ``data:`` URL. *where* is the name of the request field with the URL. O(url).
 
     *allows_bare* also accepts base64 without the ``data:`` prefix, as some clients send files.
 

@@ -32,14 +32,14 @@ _TEXT_MIMES = ("text/", "application/json", "application/xml", "application/yaml
 
 
 class Documents:
-    """Converts the files of one request to document blocks with unique names."""
+    """Converter from the files of one request to document blocks with unique names."""
 
     def __init__(self) -> None:
         self._names: set[str] = set()
 
     def block(self, file: Mapping[str, Any], where: str) -> dict[str, Any]:
-        """Return the document block for *file*, the ``file`` object of a content part. *where* names its request field.
-        O(file).
+        """Return the document block for *file*, the ``file`` object of a content part. *where* is the name of its
+        request field. O(file).
 
         Raises:
             InvalidField: if *file* gives only a ``file_id``, or its format or size is not accepted by Bedrock.
@@ -72,8 +72,8 @@ class Documents:
 
 
 def _format(path: PurePosixPath, attachment: Attachment) -> str | None:
-    """Return the format of a document by its content, its file extension or its media type, in this order. Return None
-    if unknown.
+    """Return the format of a document by its content, its file extension or its media type, in this order, or None if
+    unknown.
     """
     if attachment.data.startswith(b"%PDF-"):
         return "pdf"

@@ -15,10 +15,10 @@ from gateway.protocol.errors import ConnectFailed, ReplyBroken, UpstreamTimeout
 
 
 class Signer(Protocol):
-    """Adds the gateway's credentials to requests."""
+    """Interface for adding the gateway's credentials to requests."""
 
     async def sign(self, *, url: str, headers: dict[str, str], body: bytes) -> dict[str, str]:
-        """Return *headers* plus the headers that authenticate the request.
+        """Return *headers* with the headers that authenticate the request added.
 
         Raises:
             ConnectFailed: if no credentials are available.
@@ -26,13 +26,13 @@ class Signer(Protocol):
         ...
 
     def forget_credentials(self) -> None:
-        """Discard cached credentials, so that the next request loads them again."""
+        """Discard cached credentials, so that the next request loads the credentials again."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class BedrockTimeouts:
-    """Time limits for Bedrock calls, in seconds. Some are long because models may reason silently for minutes."""
+    """Time limits for Bedrock calls, in seconds. Some are long, because models can reason silently for minutes."""
 
     connect_s: float = 5.0
     first_event_s: float = 60.0
@@ -40,9 +40,9 @@ class BedrockTimeouts:
     idle_s: float = 300.0
     """Longest pause in seconds between two reads of a stream after its first text."""
     metadata_s: float = 2.0
-    """Seconds to wait for the usage after the end of a stream's text. Bedrock does not always send it."""
+    """Seconds to wait for the usage after the last text of a stream. Bedrock does not always send the usage."""
     whole_answer_s: float = 600.0
-    """Seconds from start to end of a call whose response is not streamed."""
+    """Maximum seconds for a call whose response is not streamed, from start to end."""
 
 
 class BedrockEndpoint:
@@ -70,7 +70,7 @@ class BedrockEndpoint:
         )
 
     async def post(self, path: str, payload: dict[str, Any]) -> httpx.Response:
-        """Send *payload* to *path* and return the response with its status and headers. The caller reads and closes it.
+        """Send *payload* to *path* and return the response with status and headers. The caller reads and closes it.
 
         *path* must be percent-encoded once, as it is sent.
 
@@ -117,7 +117,7 @@ def _origin(region: str, endpoint_url: str | None) -> str:
 
 @contextlib.contextmanager
 def translated_errors() -> Iterator[None]:
-    """Translate httpx exceptions raised in the ``with`` block to the gateway's own exceptions."""
+    """Translate httpx exceptions in the ``with`` block into the gateway's own exceptions."""
     try:
         yield
     except (httpx.ConnectError, httpx.ProxyError) as error:
@@ -132,7 +132,7 @@ def translated_errors() -> Iterator[None]:
 
 @contextlib.asynccontextmanager
 async def deadline(limit_s: float | None, *, phase: Literal["first_byte", "idle"]) -> AsyncIterator[asyncio.Timeout]:
-    """Cancel the ``async with`` block after *limit_s* seconds, or never if *limit_s* is None. The block may move the
+    """Cancel the ``async with`` block after *limit_s* seconds, or never if *limit_s* is None. The block can move the
     deadline.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Bedrock's errors, and the HTTP status, error type and error code with which clients receive them.
+"""Errors of Bedrock, and the HTTP status, error type and error code with which clients receive them.
 
 1. Each Bedrock error has a *kind* such as ``ThrottlingException``. If the kind is unknown, its HTTP status decides.
 2. The client's mistakes keep status 400. The operator's mistakes (credentials, model id) become 5xx, because the client
@@ -36,20 +36,20 @@ _ADDRESS = re.compile(
 
 
 def redact(text: str) -> str:
-    """Return *text* with ARNs, 12-digit account ids, access key ids and addresses replaced by placeholders."""
+    """Return *text* with placeholders in place of ARNs, 12-digit account ids, access key ids and addresses."""
     text = _ACCOUNT.sub("[account]", _ARN.sub("[arn]", text))
     return _ADDRESS.sub("[address]", _ACCESS_KEY.sub("[key]", text))
 
 
 def public_id(model_id: str) -> str:
-    """Return *model_id* in a form safe to show to clients, without the region and account id of an ARN."""
+    """Return *model_id* in a form that clients are allowed to see, without the region and account id of an ARN."""
     named = model_id.split(":", 5)[-1] if model_id.startswith("arn:") else model_id
     return _ACCOUNT.sub("[account]", named)
 
 
 @dataclass(frozen=True, slots=True)
 class BedrockFault:
-    """An error reported by Bedrock, either instead of a response or in the middle of a stream."""
+    """Error that Bedrock reports, either instead of a response or in the middle of a stream."""
 
     kind: str
     status: int
@@ -64,7 +64,7 @@ class BedrockFault:
 
     @property
     def means_expired(self) -> bool:
-        """Return True if the AWS credentials have expired, so that refreshing them may help."""
+        """Return whether the AWS credentials have expired, so that a refresh might help."""
         return self.kind.lower().removesuffix("exception") == "expiredtoken"
 
     def to_body(self) -> bytes:
@@ -74,7 +74,7 @@ class BedrockFault:
         )
 
     def to_error(self) -> UpstreamError:
-        """Return the error as an exception, for a stream whose status has already been sent."""
+        """Return the error as an exception for a stream whose status has already been sent."""
         if self.status == 504:
             return UpstreamTimeout(self.message, phase="total")
         return ReplyBroken(self.message)
@@ -202,7 +202,7 @@ def _classify(kind: str, status: int, message: str) -> _Class:
 
 
 def fault(kind: str, message: str, *, status: int = 502, retry_after_s: int | None = None) -> BedrockFault:
-    """Return the error for *kind*. Bedrock's HTTP *status* is used only if the kind is unknown."""
+    """Return the error for *kind*. Bedrock's HTTP status *status* is used only if the kind is unknown."""
     kind = re.sub(r"\W", "", kind)[:64] or "UnknownError"
     found = _classify(kind, status, message)
     if found is _AUTH:
@@ -256,7 +256,7 @@ def fault_of_reply(status: int, headers: Mapping[str, str], body: bytes) -> Bedr
 
 
 def fault_of_error(error: Mapping[str, Any]) -> BedrockFault:
-    """Return the error for the ``error`` object that ends an OpenAI-compatible stream."""
+    """Return the error for the ``error`` object that ends a stream in OpenAI's format."""
     kind, code = str(error.get("type") or ""), error.get("code")
     status = _STATUS_OF_TYPE.get(kind, 502)
     if str(code).isdecimal() and 400 <= int(str(code)) < 600:
@@ -265,12 +265,12 @@ def fault_of_error(error: Mapping[str, Any]) -> BedrockFault:
 
 
 def fault_of_exception(kind: str, payload: bytes) -> BedrockFault:
-    """Return the error in an exception frame of the event stream. *kind* may end in ``Exception``."""
+    """Return the error in an exception frame of the event stream. *kind* can end in ``Exception``."""
     return fault(kind, str(_fields(payload).get("message", "")))
 
 
 def _retry_after_s(headers: Mapping[str, str]) -> int | None:
-    """Return the retry delay in whole seconds, rounded up. AWS's own header is in milliseconds, the standard one in
+    """Return the retry delay in whole seconds, rounded up. AWS's own header is in milliseconds, the standard header in
     seconds.
     """
     for name, unit_s in (("x-amz-retry-after", 0.001), ("retry-after", 1.0)):
@@ -281,8 +281,8 @@ def _retry_after_s(headers: Mapping[str, str]) -> int | None:
 
 
 def _fields(body: bytes) -> dict[str, Any]:
-    """Parse *body* as a JSON object. Return an empty dictionary if it is empty or not JSON, such as a proxy's error
-    page.
+    """Parse *body* as a JSON object. Return an empty dictionary if it is empty or not JSON, such as an error page from
+    a proxy.
     """
     try:
         return read_object(body)

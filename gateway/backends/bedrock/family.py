@@ -28,46 +28,46 @@ class Family:
     takes_images: bool = True
     takes_tools: bool = True
     streams_tools: bool = True
-    """Whether ConverseStream supports tools for these models. If not, the gateway calls Converse and replays its
+    """Whether ConverseStream supports tools for the models. If not, the gateway calls Converse and streams its complete
     response.
     """
     forced_choices: frozenset[Choice] = frozenset[Choice](("any", "tool"))
-    """Values of ``toolChoice`` that these models accept besides ``auto``."""
+    """Values of ``toolChoice`` that the models accept in addition to ``auto``."""
     single_call_switch: bool = False
     """Whether the model-specific field ``disable_parallel_tool_use`` is supported."""
     results_alone: bool = False
-    """Whether a user turn with tool results must contain nothing else."""
+    """Whether a user turn with tool results must contain nothing but tool results."""
     documents_beside_results: bool = True
-    """Whether a user turn with tool results may also contain documents."""
+    """Whether a user turn with tool results is allowed to contain documents."""
     text_beside_calls: bool = True
-    """Whether one assistant turn may contain both text and tool calls."""
+    """Whether one assistant turn is allowed to contain both text and tool calls."""
     images_in_results: bool = False
     result_status: bool = False
-    """Whether ``toolResult.status`` may be ``error``."""
+    """Whether the value ``error`` is allowed in ``toolResult.status``."""
     json_results: bool = False
     """Whether tool results must be sent as ``json`` instead of text."""
     native_schema: bool = False
     """Whether ``outputConfig.textFormat`` and ``strict`` tools are supported."""
     takes_stops: bool = True
     takes_blank_stops: bool = True
-    """Whether a stop string may consist of white space only."""
+    """Whether a stop string is allowed to consist only of white space."""
     takes_sampling: bool = True
     """Whether ``temperature``, ``topP`` and ``top_k`` are supported."""
     top_p_beside_temperature: bool = True
     top_k: Literal["top_k", "topK"] | None = None
-    """Name of the top-k sampling field, which Claude and Nova spell differently, or None if it is not supported."""
+    """Name of the top-k sampling field, which is different for Claude and Nova, or None if it is not supported."""
     effort: Effort | None = None
     inline_reasoning: bool = True
-    """Whether the model may write reasoning between tags at the start of its text (see inline_reasoning.py)."""
+    """Whether the model sometimes writes reasoning between tags at the start of its text (see inline_reasoning.py)."""
     keeps_reasoning: Literal["signed", "plain"] | None = None
-    """Kind of past reasoning that is sent to the model again: only signed, all of it as plain text, or none. Kimi,
-    MiniMax, GLM and DeepSeek V3 need it between tool calls (sources: their model cards, and pydantic-ai's profiles of
-    their APIs).
+    """Reasoning from earlier turns that is sent to the model again: only signed reasoning, all of it as plain text, or
+    no reasoning. Kimi, MiniMax, GLM and DeepSeek V3 need it between tool calls (sources: their model cards, and
+    pydantic-ai's profiles of their APIs).
     """
 
 
 OTHER = Family(name="other")
-"""Family of models that are unknown or identified only by an ARN."""
+"""Family for models that are unknown or identified only by an ARN."""
 
 _NONE: frozenset[Choice] = frozenset()
 
@@ -172,7 +172,7 @@ _COMPILED = tuple((re.compile(rf"(?:[a-z-]+\.)?{beginning}"), family) for beginn
 
 
 def family_of(model_id: str, named: str = "auto") -> Family:
-    """Return the family of *model_id*, including version-specific differences if the id shows the version.
+    """Return the family of *model_id*, including differences between versions if the id shows the version.
 
     An ARN shows the version only if it ends with the model's id. Application inference profiles and imported models are
     `OTHER`. *named*, the value of the setting, overrides what the id says unless it is ``auto``.

@@ -14,7 +14,7 @@ from gateway.protocol.errors import ReplyBroken
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One event stream message, with headers such as ``:message-type`` and a JSON payload as bytes."""
+    """Message of the event stream, with headers such as ``:message-type`` and a JSON payload as bytes."""
 
     headers: Mapping[str, Any]
     payload: bytes
@@ -22,7 +22,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class StreamEvent:
-    """One event of a streamed response, e.g. ``contentBlockDelta``."""
+    """Event of a streamed response, e.g. ``contentBlockDelta``."""
 
     name: str
     payload: dict[str, Any]

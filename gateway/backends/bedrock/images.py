@@ -15,7 +15,7 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def image_block(url: str, where: str) -> dict[str, Any]:
-    """Return the image block for *url*, a ``data:`` URL. *where* names its request field. O(url).
+    """Return the image block for *url*, a ``data:`` URL. *where* is the name of the request field with the URL. O(url).
 
     The format is detected from the bytes, because the media type in the URL is often wrong or misspelled.
 

@@ -1,4 +1,4 @@
-"""Separation of reasoning that a model writes at the start of its text from the answer that follows it.
+"""Separation of the reasoning that a model writes at the start of its text from the answer after it.
 
 The reasoning is enclosed in ``<reasoning>`` or ``<think>`` tags. gpt-oss writes it on Bedrock's OpenAI-compatible path,
 where Converse has a separate block. Kimi, Qwen and other models write it on both. Qwen's answers also begin with empty
@@ -44,12 +44,12 @@ class ReasoningSplitter:
         return found, text
 
     def rest(self) -> tuple[str, str]:
-        """Return the reasoning and the answer still held back, at the end of the text."""
+        """Return the reasoning and the answer that are still held back at the end of the text."""
         held, self._held = self._held, ""
         return (held, "") if self._at is _At.REASONING else ("", held.lstrip(_BREAKS))
 
     def _opened(self, text: str) -> str:
-        """Return the text after an opening tag, or ``""`` while a tag may still be incomplete. Without a tag, return
+        """Return the text after an opening tag, or ``""`` while a tag could still be incomplete. Without a tag, return
         all text.
         """
         stripped = text.lstrip()

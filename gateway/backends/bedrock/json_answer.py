@@ -10,11 +10,11 @@ import msgspec
 
 _decoder = json.JSONDecoder()
 MOST_STARTS = 64
-"""Maximum number of positions in a text at which a JSON value is searched. Each search costs O(remaining text)."""
+"""Maximum number of positions in a text at which to search for a JSON value. Each search costs O(remaining text)."""
 
 
 def json_answer(text: str, schema: dict[str, Any] | None) -> str | None:
-    """Return the whole *text* if it is JSON, otherwise the last JSON object in it, or None if it contains no JSON.
+    """Return the whole *text* if it is JSON, otherwise the last JSON object in it, or None if there is no JSON.
 
     A repetition of *schema* itself is not returned. O(text), at most `MOST_STARTS` times.
     """
@@ -30,7 +30,7 @@ def json_answer(text: str, schema: dict[str, Any] | None) -> str | None:
 
 
 def _objects(text: str) -> list[tuple[Any, str]]:
-    """Return the outermost JSON objects in *text*, each as a value and as written."""
+    """Return the outermost JSON objects in *text*, each as a value and as the original text."""
     found: list[tuple[Any, str]] = []
     at, starts = text.find("{"), 0
     while at >= 0 and starts < MOST_STARTS:

@@ -31,21 +31,21 @@ _THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call made by the assistant."""
+    """Tool call in a message of the assistant."""
 
     id: str | None
-    """Id of a tool call, or None in OpenAI's older ``function_call`` format."""
+    """Id of the tool call, or None in OpenAI's older ``function_call`` format."""
     name: str
     arguments: dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a tool call, sent by the client."""
+    """Result of a tool call, sent by the client."""
 
     call_id: str | None
     name: str | None
-    """Name of the tool, or None if the client did not send it. In OpenAI's older format it replaces the call id."""
+    """Name of the tool, or None if the client did not send it. In OpenAI's older format, it replaces the call id."""
     blocks: tuple[Block, ...]
 
 
@@ -55,7 +55,7 @@ class Reasoning:
 
     text: str
     signature: str | None = None
-    """Signature of the model that wrote the reasoning, or None. Claude rejects reasoning without a signature."""
+    """Signature by the model that wrote the reasoning, or None. Claude rejects reasoning without a signature."""
     is_redacted: bool = False
     """Whether the reasoning consists only of its encrypted signature."""
 
@@ -64,13 +64,13 @@ class Reasoning:
 class ChatMessage:
     role: Role
     blocks: tuple[Block, ...]
-    """Content blocks of a message: non-blank text, images and documents."""
+    """Content blocks of the message: non-blank text, images and documents."""
     calls: tuple[ToolCall, ...] = ()
     """Tool calls in an assistant message."""
     result: ToolResult | None = None
-    """Result in a tool message, which then has no blocks."""
+    """Result in a tool message, or None. A message with a result has no blocks."""
     reasoning: tuple[Reasoning, ...] = ()
-    """Reasoning in an assistant message."""
+    """Reasoning in the assistant message, in order."""
 
     @property
     def is_empty(self) -> bool:
@@ -109,7 +109,7 @@ def _message(message: object, where: str, documents: Documents) -> ChatMessage:
 
 
 def _assistant(message: Mapping[str, Any], where: str, blocks: tuple[Block, ...]) -> ChatMessage:
-    """Parse an assistant message. Its reasoning is kept separate, because only some models must receive it again."""
+    """Parse an assistant message. Its reasoning is kept separate, as only some models must receive it again."""
     if message.get("audio"):
         raise InvalidField(f"'{where}.audio' is not supported by the Bedrock fallback", param=f"{where}.audio")
     refusal = message.get("refusal")
@@ -121,8 +121,8 @@ def _assistant(message: Mapping[str, Any], where: str, blocks: tuple[Block, ...]
 
 
 def _all_reasoning(message: Mapping[str, Any]) -> list[Reasoning]:
-    """Return the reasoning from Anthropic's content parts or ``thinking_blocks``, otherwise from the engines'
-    fields.
+    """Return the reasoning in Anthropic's content parts or in ``thinking_blocks``, otherwise in the fields of inference
+    engines.
     """
     parts = [*_list(message.get("thinking_blocks")), *_list(message.get("content"))]
     found = [each for part in parts if (each := _reasoning_in(part)) is not None]
@@ -220,8 +220,8 @@ def _call(call: object, where: str) -> ToolCall:
 
 
 def _arguments(arguments: object) -> dict[str, Any]:
-    """Return a call's arguments as an object, as Converse requires, even if the model wrote no arguments or invalid
-    JSON.
+    """Return the arguments of a call as an object, which Converse requires, even if the model wrote no arguments or
+    invalid JSON.
     """
     match arguments:
         case dict():

@@ -53,9 +53,9 @@ _PASSED = frozenset(
         "verbosity",
     )
 )
-"""OpenAI fields that are passed on to the model. A model that does not support one names it in its error."""
+"""OpenAI fields that are passed on to the model. A model's error message names a field that it does not support."""
 _SILENT = frozenset(("model", "n", "logprobs", "logit_bias", "user", "service_tier"))
-"""Request fields that may be removed or replaced silently because the answer does not depend on them."""
+"""Request fields that can be removed or replaced without notice, because the answer does not depend on them."""
 _OPTIONAL = frozenset(
     (
         "temperature",
@@ -115,15 +115,13 @@ _ALLOWED_TIERS = ("default", "flex", "priority")
 
 @dataclass(frozen=True, slots=True)
 class OpenAIQuestion:
-    """One request in OpenAI's format. Implements `gateway.backends.bedrock.wire.Question`."""
+    """Request in OpenAI's format. Implements `gateway.backends.bedrock.wire.Question`."""
 
     payload: dict[str, Any]
     dropped: tuple[str, ...]
     streams: bool
     stops: tuple[str, ...] = ()
-    """Stop strings that are not sent to the model. The gateway ends the answer before the first occurrence of one of
-    them.
-    """
+    """Stop strings that are not sent to the model. The gateway ends the answer before the first stop string in it."""
     inline_reasoning: bool = True
 
     path = _PATH
@@ -171,12 +169,12 @@ class OpenAIQuestion:
 
 
 class OpenAIWire:
-    """Builds requests for a model called through OpenAI's API. Implements `gateway.backends.bedrock.wire.Wire`."""
+    """Builder of requests to a model through OpenAI's API. Implements `gateway.backends.bedrock.wire.Wire`."""
 
     def __init__(
         self, model_id: str, *, default_max_tokens: int, max_output_tokens: int | None = None, family: str = "auto"
     ) -> None:
-        """Create a wire for *model_id*. *max_output_tokens* is the model's output limit. For *family* see
+        """Create a builder for *model_id*. *max_output_tokens* is the model's output limit. For *family*, see
         `ConverseWire`.
         """
         if not model_id:
@@ -236,7 +234,7 @@ class OpenAIWire:
         return set() if level == "none" else {"chat_template_kwargs" if said is None else "reasoning_effort"}
 
     def _stop(self, payload: dict[str, Any]) -> tuple[str, ...]:
-        """Keep the supported stop strings in *payload* and return the others, which the gateway must apply itself."""
+        """Keep the supported stop strings in *payload* and return the others, which the gateway itself must apply."""
         stops = read_stops(payload.pop("stop", None))
         sent = sent_stops(stops, self._family)
         if sent:
@@ -244,7 +242,7 @@ class OpenAIWire:
         return tuple(stop for stop in stops if stop not in sent)
 
     def _limit(self, payload: dict[str, Any]) -> None:
-        """Set the output limit in *payload*, in the field that the client used for it."""
+        """Set the output limit in *payload*, in the same field that the client used."""
         name = "max_completion_tokens" if "max_tokens" not in payload else "max_tokens"
         name = "max_completion_tokens" if "max_completion_tokens" in payload else name
         asked = payload.get(name, self._default_max_tokens)
@@ -255,7 +253,7 @@ class OpenAIWire:
 
 
 class OpenAITranslator:
-    """Translates OpenAI's server-sent events to the client's chunks. Implements
+    """Translator from OpenAI's server-sent events to the client's chunks. Implements
     `gateway.backends.bedrock.wire.Translator`.
     """
 
@@ -266,9 +264,9 @@ class OpenAITranslator:
         self._guard = StopGuard(stops)
         self._buffer = bytearray()
         self._looked_at = 0
-        """Number of bytes at the start of the buffer that are known to contain no end of an event."""
+        """Number of bytes at the start of the buffer in which no event ends."""
         self._announced = b""
-        """Chunk with only the role, held back until the first content so that an earlier failure can be retried
+        """Chunk with only the role, held back until the first content, so that an earlier failure can be retried
         elsewhere.
         """
         self._has_finish = False
@@ -280,7 +278,7 @@ class OpenAITranslator:
 
     @property
     def is_over(self) -> bool:
-        """Return True if the ``[DONE]`` event has arrived."""
+        """Return whether the ``[DONE]`` event has arrived."""
         return self._is_over
 
     def feed(self, data: bytes) -> None:
@@ -325,7 +323,7 @@ class OpenAITranslator:
 
     def _split(self, chunk: dict[str, Any], choice: dict[str, Any], delta: dict[str, Any]) -> bytes:
         """Return *chunk* with the text that is certain so far, split into reasoning and answer, or ``b""`` if there is
-        none.
+        no such text.
         """
         field = self._heading.reasoning_field
         reasoning, answer = "", ""
@@ -378,14 +376,14 @@ def _without_thoughts(messages: object) -> object:
 
 
 def _take_reasoning(part: dict[str, Any]) -> str:
-    """Remove the reasoning from a message or delta and return it, whichever field it is in."""
+    """Remove the reasoning from a message or delta and return it, from whichever field has it."""
     found = [part.pop(name, None) for name in _REASONING_FIELDS]
     return next((text for text in found if isinstance(text, str)), "")
 
 
 def _tell_apart(message: dict[str, Any], reasoning_field: str, question: OpenAIQuestion) -> bool:
-    """Move the reasoning in *message* to *reasoning_field* and apply the stop strings. Content is null only with tool
-    calls.
+    """Move the reasoning in *message* to *reasoning_field* and apply the stop strings. Only a message with tool calls
+    can have null content.
 
     Return True if a stop string of *question* has ended the answer.
     """
@@ -409,8 +407,8 @@ def _limit_in(payload: dict[str, Any]) -> int:
 
 
 def _sanitise_tools(payload: dict[str, Any]) -> None:
-    """Remove empty tool lists and the fields that depend on them, because Bedrock rejects them. Clean the tools'
-    schemas.
+    """Remove empty tool lists and the fields that depend on tools, because Bedrock rejects them. Clean the schemas of
+    the tools.
 
     Raises:
         InvalidField: if a tool call is required but there are no tools, or a tool's schema is not an object schema.

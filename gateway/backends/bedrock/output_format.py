@@ -21,19 +21,17 @@ ANSWER_TOOL = "json_answer"
 
 @dataclass(frozen=True, slots=True)
 class OutputFormat:
-    """JSON output that the client requests, with an optional schema."""
+    """JSON output that the client requests, with an optional JSON schema."""
 
     param: str
     """Name of the request field that requests JSON output."""
     schema: Schema | None = None
-    """JSON schema of the answer. Any JSON object is accepted if this is None."""
+    """JSON schema of the answer, or None to accept any JSON object."""
     name: str = ""
     description: str = ""
 
     def output_config(self) -> dict[str, Any] | None:
-        """Return Converse's ``outputConfig`` for this format, or None if the schema cannot be expressed as a
-        grammar.
-        """
+        """Return Converse's ``outputConfig`` for the format, or None if a grammar cannot express the schema."""
         closed = grammar_schema(self.schema) if self.schema is not None else None
         if closed is None:
             return None
@@ -68,7 +66,7 @@ def schema_words(schema: str) -> str:
 
 
 def read_output_format(fields: Mapping[str, Any]) -> OutputFormat | None:
-    """Return the output format that a chat request asks for in OpenAI's or vLLM's fields, or None for plain text.
+    """Return the output format that a chat request sets in OpenAI's or vLLM's fields, or None for plain text.
 
     Raises:
         InvalidField: if the request asks for a grammar, a regular expression or a choice, which Converse does not

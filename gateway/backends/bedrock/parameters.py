@@ -1,4 +1,4 @@
-"""The fields of a chat request and how the Bedrock backend handles each of them.
+"""Fields of a chat request, and how the Bedrock backend handles each of them.
 
     MAPPED      Converse, or a model-specific field, has an equivalent
     EMULATED    the gateway implements the field itself
@@ -30,7 +30,7 @@ class Fate(Enum):
 class Parameter:
     fate: Fate
     asks: Callable[[object], bool]
-    """Whether a value of the field changes the request, unlike neutral values such as a penalty of 0."""
+    """Function that returns whether a value changes the request, unlike neutral values such as a penalty of 0."""
 
 
 def _unless(*neutral: object) -> Callable[[object], bool]:
@@ -69,7 +69,7 @@ PARAMETERS: Mapping[str, Parameter] = {
 
 _OF_MESSAGES = {"role", "content", "refusal", "tool_calls", "function_call", "tool_call_id", "audio"}
 REASONING = frozenset({"messages.reasoning_content", "messages.reasoning", "messages.thinking_blocks"})
-"""Names that `left_out` uses for reasoning in the message history."""
+"""Names that `left_out` uses for reasoning in earlier messages."""
 _SWITCHES = {"enable_thinking", "thinking"}
 """Fields of ``chat_template_kwargs`` that reasoning_effort.py handles."""
 
@@ -91,7 +91,7 @@ class Sampling:
     own: dict[str, Any] = field(default_factory=dict)
     """Model-specific request fields."""
     stops: tuple[str, ...] = ()
-    """Stop strings that the gateway must apply itself."""
+    """Stop strings that the gateway itself must apply."""
     dropped: frozenset[str] = frozenset()
 
 
@@ -108,7 +108,7 @@ def refuse_unservable(fields: Mapping[str, Any]) -> None:
 
 
 def left_out(fields: Mapping[str, Any]) -> set[str]:
-    """Return the names of the request fields that are dropped. Fields of messages are listed as ``messages.name``."""
+    """Return the names of the dropped request fields. Fields inside messages are listed as ``messages.name``."""
     found = {name for name, value in fields.items() if _is_dropped(name, value)}
     options = fields.get("chat_template_kwargs")
     if isinstance(options, dict) and options.keys() <= _SWITCHES:
@@ -137,8 +137,8 @@ def read_max_tokens(fields: Mapping[str, Any]) -> int | None:
 
 
 def read_sampling(fields: Mapping[str, Any], family: Family, *, thinks: bool) -> Sampling:
-    """Return the sampling parameters of a chat request, limited to those *family* accepts. *thinks* disables sampling
-    fields.
+    """Return the sampling parameters of a chat request that *family* accepts. If *thinks* is true, sampling is
+    disabled.
 
     Raises:
         InvalidField: if a value is outside the range that any model accepts.
@@ -167,7 +167,7 @@ def read_sampling(fields: Mapping[str, Any], family: Family, *, thinks: bool) ->
 
 
 def sent_stops(stops: list[str], family: Family) -> list[str]:
-    """Return those of the *stops* that a model of *family* accepts."""
+    """Return the stop strings in *stops* that a model of *family* accepts."""
     return [stop for stop in stops if family.takes_stops and (stop.strip() or family.takes_blank_stops)][:_MOST_STOPS]
 
 
@@ -190,8 +190,8 @@ def request_metadata(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def service_tier(fields: Mapping[str, Any]) -> tuple[str | None, bool]:
-    """Return Converse's name for the requested service tier (None for the default), and whether the tier is
-    supported.
+    """Return Converse's name for the requested service tier (None for the default), and whether Converse supports the
+    tier.
     """
     tier = fields.get("service_tier")
     if tier in ("priority", "flex"):
@@ -218,7 +218,7 @@ def _number(fields: Mapping[str, Any], name: str, *, most: float | None = None) 
 
 
 def _top_k(fields: Mapping[str, Any]) -> int | None:
-    """Return ``top_k``, or None if it is not set or is vLLM's 0 or -1, which disable it."""
+    """Return ``top_k``, or None if it is not set or has vLLM's value 0 or -1, which disables top-k sampling."""
     value = fields.get("top_k")
     if value is None:
         return None

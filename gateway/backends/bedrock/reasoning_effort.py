@@ -16,8 +16,8 @@ _TOKENS_TO_SAY_SOMETHING = 256
 
 
 def read_effort(fields: Mapping[str, Any]) -> str | None:
-    """Return the reasoning effort that a chat request asks for, ``none`` for no reasoning, or None if it is not
-    specified.
+    """Return the reasoning effort that a chat request sets: ``none`` for no reasoning, or None if the request sets no
+    effort.
 
     vLLM's ``chat_template_kwargs`` switches apply only if OpenAI's ``reasoning_effort`` is not set.
 
@@ -38,7 +38,7 @@ def read_effort(fields: Mapping[str, Any]) -> str | None:
 
 
 def effort_fields(level: str, family: Family, *, max_tokens: int) -> dict[str, Any] | None:
-    """Return the model-specific fields for reasoning effort *level*, or None if the family does not support it."""
+    """Return the model-specific fields for the reasoning effort *level*, or None if the family does not support it."""
     if level == "none":
         # Most families think only when asked. gpt-oss always thinks, and refuses "none".
         return {"reasoning_effort": "low"} if family.name == "gpt-oss" else {}

@@ -1,4 +1,4 @@
-"""Request fields and output limits that a Bedrock target has rejected, so that later requests avoid them.
+"""Request fields and output limits that a Bedrock target has rejected and that later requests avoid.
 
 They complement what is known from the model id. An inference profile's ARN can stand for any model, and a new version
 of a family may support less than the one before.
@@ -12,41 +12,40 @@ MOST_FIELDS = 64
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """A request field that a model does not support."""
+    """Request field that a model does not support."""
 
     field: str
-    """Name of the rejected field as Bedrock's error message spells it."""
+    """Name of the rejected field, spelled as in Bedrock's error message."""
     beside: str | None = None
-    """Field that cannot be combined with the rejected one, or None if the rejected field is never accepted."""
+    """Field that cannot be combined with the rejected field, or None if the rejected field is never accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputLimit:
-    """An output limit given in Bedrock's error message."""
+    """Output limit that Bedrock's error message gives."""
 
     tokens: int
     is_of_model: bool
-    """Whether the limit applies to every request. Otherwise it is the part of the context that this prompt
-    leaves free.
+    """Whether the limit applies to every request. Otherwise, it is the part of the context that the prompt leaves free.
     """
 
 
 @dataclass(slots=True)
 class Refusals:
-    """Fields and limits rejected by one target. Several of the gateway's models may share it."""
+    """Fields and limits that one target has rejected. Several of the gateway's models can share a target."""
 
     unsupported: list[Unsupported] = field(default_factory=list)
     max_output_tokens: int | None = None
 
     def leave_out(self, refused: Unsupported) -> bool:
-        """Record a rejected field and return True if it is new and there is room for it."""
+        """Record a rejected field. Return whether the field is new and the record is not full."""
         if refused in self.unsupported or len(self.unsupported) >= MOST_FIELDS:
             return False
         self.unsupported.append(refused)
         return True
 
     def lower_output(self, tokens: int) -> bool:
-        """Lower the output limit to *tokens* and return True, or return False if it is already that low."""
+        """Lower the output limit to *tokens*. Return whether the limit was higher before."""
         if self.max_output_tokens is not None and self.max_output_tokens <= tokens:
             return False
         self.max_output_tokens = tokens

@@ -15,7 +15,7 @@ EVENT_HEADERS: Headers = [(b"content-type", b"text/event-stream"), (b"cache-cont
 
 
 class WholeReply:
-    """A complete response: a completion, an error, or a stream that was generated from a complete answer."""
+    """Complete response: a completion, an error, or a stream that was generated from a complete answer."""
 
     def __init__(self, *, status: int, headers: Headers, body: bytes, streams: bool = False) -> None:
         """Create a reply. *streams* marks *body* as server-sent events instead of JSON."""
@@ -36,22 +36,22 @@ class WholeReply:
         return body
 
     def expect_within(self, idle_s: float) -> None:
-        """Do nothing, because the complete reply never waits."""
+        """Do nothing, because a complete reply never waits for data."""
 
     def interrupt(self, error: UpstreamError) -> None:
         self._interruption = error
 
     async def aclose(self) -> None:
-        """Release the pending error, because its traceback keeps stack frames in memory."""
+        """Release the pending error, because the error's traceback keeps stack frames in memory."""
         self._interruption = None
 
 
 class ChunkSource:
-    """Reader of a streamed Bedrock response that returns it in pieces of server-sent events."""
+    """Reader of a streamed Bedrock response, which returns pieces of server-sent events."""
 
     def __init__(self, response: httpx.Response, translator: Translator, *, metadata_s: float) -> None:
-        """Read *response* through *translator*. *metadata_s* limits the wait for the usage, which Bedrock may not send,
-        in seconds.
+        """Read *response* through *translator*. *metadata_s* limits the wait for the usage in seconds, as Bedrock does
+        not always send it.
         """
         self._response = response
         self._bytes = response.aiter_raw()
@@ -61,7 +61,7 @@ class ChunkSource:
         self._usage_until: float | None = None
         """Deadline for the usage, in seconds on the event loop's clock."""
         self._pause: asyncio.Timeout | None = None
-        """Timeout of the read that is waiting for the network, or None if no read is waiting."""
+        """Timeout of the read that is waiting for network data, or None if no read is waiting."""
         self._interruption: UpstreamError | None = None
         self._ended = False
 
@@ -70,7 +70,7 @@ class ChunkSource:
         return self._ended
 
     def expect_within(self, idle_s: float) -> None:
-        """Limit waits for the network to *idle_s* seconds, including a current wait from this moment. Initially there
+        """Limit waits for network data to *idle_s* seconds, including a current wait from this moment. Initially, there
         is no limit.
         """
         self._idle_s = idle_s
@@ -105,7 +105,7 @@ class ChunkSource:
         return b""
 
     async def _receive(self) -> bytes:
-        """Return data from the network, or ``b""`` at its end or if only the usage is missing and does not arrive in
+        """Return network data, or ``b""`` at the end of the data or if only the usage is missing and does not arrive in
         time.
         """
         limit_s = self._idle_s
@@ -132,20 +132,20 @@ class ChunkSource:
             self._pause.reschedule(asyncio.get_running_loop().time() + wait_s)
 
     async def aclose(self) -> None:
-        """Close the response. If it is incomplete its connection is closed, so that Bedrock stops generating."""
+        """Close the response. If it is incomplete, its connection is closed, so that Bedrock stops generating."""
         self._interruption = None
         with contextlib.suppress(httpx.HTTPError, OSError, RuntimeError):
             await self._response.aclose()
 
 
 class StreamReply:
-    """A streamed reply whose first piece has already been received."""
+    """Streamed reply whose first piece has already been received."""
 
     status = 200
 
     def __init__(self, *, headers: Headers, first: bytes, rest: ChunkSource, idle_s: float) -> None:
-        """Create a reply from its *first* piece and the *rest*. *idle_s* is the longest wait for the network in
-        seconds.
+        """Create a reply from its first piece *first* and the remaining pieces *rest*. *idle_s* is the longest wait for
+        network data in seconds.
         """
         self.headers = [*headers, *EVENT_HEADERS]
         self._first = first
@@ -170,7 +170,7 @@ class StreamReply:
         return piece
 
     def expect_within(self, idle_s: float) -> None:
-        """Set the idle time limit, but not above the limit configured for this backend."""
+        """Set the longest wait for data, but not above the limit configured for the backend."""
         self._rest.expect_within(min(idle_s, self._longest_idle_s))
 
     def interrupt(self, error: UpstreamError) -> None:

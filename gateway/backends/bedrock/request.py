@@ -39,44 +39,42 @@ _TOKENS_PER_MEDIUM = 1600  # an image of Claude's full size; a page of a documen
 
 @dataclass(frozen=True, slots=True)
 class ConverseRequest:
-    """A Converse request, with the names of dropped fields and the options for reading its response."""
+    """Request to Converse, with the names of dropped fields and the options for reading the response."""
 
     payload: dict[str, Any]
-    """JSON body for both Converse and ConverseStream. The model id is in the URL path instead."""
+    """JSON body for both Converse and ConverseStream. In contrast, the model id is in the URL path."""
     dropped: tuple[str, ...]
-    """Sorted names of request fields that were dropped or only stated in the prompt. Message fields appear as
-    ``messages.name``.
+    """Sorted names of request fields that were dropped or only mentioned in the prompt. Fields inside messages appear
+    as ``messages.name``.
     """
     wants_usage: bool
-    """Whether the client asked for usage with ``stream_options.include_usage``."""
+    """Whether the client asked for the token usage with ``stream_options.include_usage``."""
     names: ToolNames = field(default_factory=ToolNames)
     """Mapping between tool names sent to Bedrock and the client's tool names."""
     unwraps_tool: str | None = None
-    """Name of the tool whose input is the JSON answer, or None. Its call becomes the response's content, with finish
-    reason ``stop``.
+    """Name of the tool whose input is the JSON answer, or None. Its call becomes the content of the response, with
+    finish reason ``stop``.
     """
     replays_stream: bool = False
     """Whether to generate the client's stream from a complete response, because tool calls or extracted JSON cannot be
     streamed.
     """
     stops: tuple[str, ...] = ()
-    """Stop strings that are not sent to the model. The gateway ends the answer before the first occurrence of one of
-    them.
-    """
+    """Stop strings that are not sent to the model. The gateway ends the answer before the first stop string in it."""
     schema: Schema | None = None
-    """JSON schema of the answer. If it is None, the answer may be any JSON or text."""
+    """JSON schema of the answer, or None if any JSON or text is allowed."""
     mends_json: bool = False
-    """Whether JSON was requested only in the prompt, so that it must be extracted from the text."""
+    """Whether only the prompt asks for JSON, so that the JSON must be extracted from the text."""
     inline_reasoning: bool = True
-    """Whether the answer's text may begin with reasoning between tags."""
+    """Whether the text of the answer can begin with reasoning between tags."""
 
     @property
     def max_tokens(self) -> int:
-        """Return the output limit in tokens. It is always sent."""
+        """Return the output limit in tokens, which is part of every request."""
         return int(self.payload["inferenceConfig"]["maxTokens"])
 
     def limited(self, max_tokens: int) -> "ConverseRequest | None":
-        """Return a copy with output limit *max_tokens*, or None if the limit is not lower or leaves no room after the
+        """Return a copy with the output limit *max_tokens*, or None if it is not lower or leaves nothing after the
         reasoning.
         """
         inference = self.payload["inferenceConfig"]
@@ -86,7 +84,7 @@ class ConverseRequest:
         return replace(self, payload={**self.payload, "inferenceConfig": {**inference, "maxTokens": max_tokens}})
 
     def without(self, refused: Unsupported) -> "ConverseRequest | None":
-        """Return a copy without the field that Bedrock reports as unsupported, or None if the field is required."""
+        """Return a copy without the field that Bedrock does not support, or None if the field is required."""
         reduced = reduce(self.payload, refused.field, beside=refused.beside)
         if reduced is None:
             return None
@@ -111,7 +109,7 @@ def to_converse(
     prompt_tokens: int | None = None,
     family: Family = OTHER,
 ) -> ConverseRequest:
-    """Convert the chat request *body* to a Converse request. O(body).
+    """Convert the chat request *body* to a request to Converse. O(body).
 
     ``maxTokens`` is always sent, because Bedrock otherwise reserves the model's maximum against the account's quota. It
     is limited to *max_tokens_limit* and to *context_tokens* minus the prompt. The prompt's size is *prompt_tokens* or a
@@ -251,7 +249,7 @@ def _estimated_tokens(payload: dict[str, Any]) -> int:
 
 
 def _strings(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield all strings in *value*, each with the name of its field."""
+    """Yield all strings in *value*, each with the name of the field in which it occurs."""
     if isinstance(value, str):
         yield name, value
     elif isinstance(value, dict):

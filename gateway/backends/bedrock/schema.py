@@ -45,7 +45,7 @@ class _Unenforceable(Exception):
 
 
 def tool_schema(parameters: object, where: str) -> Schema:
-    """Return the input schema for a tool with *parameters*. It is always an object schema.
+    """Return the input schema for a tool with *parameters*. The result is always an object schema.
 
     Raises:
         InvalidField: if *parameters* describes something other than an object.
@@ -80,7 +80,7 @@ def _typed(schema: Any) -> Any:
 
 
 def _joined(schema: Schema) -> Schema:
-    """Return *schema* with the alternatives at its root merged into one object, because models accept none at the root.
+    """Return *schema* with the alternatives at its root merged into one object, because models accept none there.
 
     The merged object has the properties of all alternatives and requires those that every alternative requires. Its
     description states which groups of properties are complete alternatives.
@@ -104,9 +104,7 @@ def _joined(schema: Schema) -> Schema:
 
 
 def _properties(schemas: list[Schema]) -> Schema:
-    """Return the merged properties of all *schemas*. A property with several definitions becomes an ``anyOf``
-    of them.
-    """
+    """Return the merged properties of all *schemas*. A property with several definitions becomes their ``anyOf``."""
     found: dict[str, list[Any]] = {}
     for schema in schemas:
         for name, value in (schema.get("properties") or {}).items():

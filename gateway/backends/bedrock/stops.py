@@ -1,12 +1,12 @@
-"""Stop strings that the gateway applies itself because the model does not accept them."""
+"""Stop strings that the gateway itself applies, because the model does not accept them."""
 
 
 class StopGuard:
-    """Passes text through up to the first stop string, even if that string is split over several pieces."""
+    """Filter that passes text through up to the first stop string, even if that string is split over several pieces."""
 
     def __init__(self, stops: tuple[str, ...]) -> None:
-        """Create a stop string filter for *stops*, which must not contain empty strings. Without stops all text passes
-        unchanged.
+        """Create a filter for the stop strings *stops*, which must not contain empty strings. Without stop strings, all
+        text passes unchanged.
         """
         self._stops = stops
         self._held = ""
@@ -14,7 +14,7 @@ class StopGuard:
 
     @property
     def has_stopped(self) -> bool:
-        """Return True if a stop string was found. All later text is discarded."""
+        """Return whether a stop string was found. All later text is discarded."""
         return self._has_stopped
 
     def feed(self, text: str) -> str:
@@ -32,7 +32,7 @@ class StopGuard:
         return held[: len(held) - keep]
 
     def rest(self) -> str:
-        """Return the text still held back, at the end of a text without a stop string."""
+        """Return the text that is still held back at the end of a text without a stop string."""
         held, self._held = self._held, ""
         return held
 

@@ -25,22 +25,22 @@ DONE = b"data: [DONE]\n\n"
 
 @dataclass(slots=True)
 class _OpenTool:
-    """A tool call whose end has not arrived yet."""
+    """Tool call whose end has not arrived yet."""
 
     number: int
-    """Index of a tool call among the calls of one response, starting at 0."""
+    """Index of the tool call among the calls of the response. The first call has index 0."""
     has_arguments: bool = False
 
 
 @dataclass(slots=True)
 class _OpenAnswer:
-    """A call of the tool whose input is the JSON answer."""
+    """Call of the tool whose input is the JSON answer."""
 
     has_content: bool = False
 
 
 class ChunkWriter:
-    """Converts the events of one response to server-sent events, one by one."""
+    """Converter that turns the events of one response into server-sent events, one by one."""
 
     def __init__(self, heading: Heading, *, terms: Terms | None = None, includes_usage: bool) -> None:
         """Create a writer. *includes_usage* adds the usage chunk that the client requested with ``stream_options``."""
@@ -57,30 +57,29 @@ class ChunkWriter:
         self._splitter = ReasoningSplitter(has_tags=self._terms.inline_reasoning)
         self._ids = CallIds()
         self._open: dict[object, _OpenTool | _OpenAnswer | None] = {}
-        """Open tool calls by Bedrock's content block index. The value is None for a call that is hidden from the
-        client.
+        """Open tool calls by Bedrock's content block index. A call that is hidden from the client has the value None.
         """
         self._calls = 0
         self._unwraps = False
         """Whether the tool whose input is the JSON answer has been called."""
         self._aside: list[str] = []
-        """Text before the call of the JSON answer tool. It becomes the answer only if the tool is never called."""
+        """Text before the call of the JSON answer tool. It is the answer only if the model never calls the tool."""
         self._has_role = False
         self._finish: str | None = None
         self._has_finish = False
 
     @property
     def has_stopped(self) -> bool:
-        """Return True if the answer is complete. Its usage may still be missing."""
+        """Return whether the answer is complete. Its token usage can still be missing."""
         return self._finish is not None
 
     @property
     def was_stopped(self) -> bool:
-        """Return True if the gateway has found a stop string, so that later content from Bedrock is ignored."""
+        """Return whether the gateway has found a stop string, so that later content from Bedrock is ignored."""
         return self._guard.has_stopped
 
     def write(self, event: StreamEvent) -> bytes:
-        """Return the server-sent events for *event*, often ``b""``.
+        """Return the server-sent events for *event*, which are often ``b""``.
 
         Raises:
             ReplyBroken: if the model's output is malformed or the event has an unexpected structure.
@@ -166,7 +165,7 @@ class ChunkWriter:
         return shown
 
     def _rest(self) -> bytes:
-        """Return the text held back that turned out not to be a tag or a stop string."""
+        """Return the held-back text that turned out not to be a tag or a stop string."""
         return self._split(*self._splitter.rest()) + self._content("content", self._guard.rest())
 
     def _fragment(self, block: object, fragment: str) -> bytes:
@@ -199,7 +198,7 @@ class ChunkWriter:
         return released + b"".join([self._stop(block) for block in list(self._open)])
 
     def _released(self) -> bytes:
-        """Return the text held back before a JSON answer tool that was never called."""
+        """Return the text that was held back for a JSON answer tool that the model never called."""
         shown = self._split(*self._splitter.feed("".join(self._aside)))
         self._aside.clear()
         return shown + self._rest()
@@ -208,8 +207,8 @@ class ChunkWriter:
         return self._choice({"tool_calls": [{"index": tool.number, "function": {"arguments": fragment}}]})
 
     def _content(self, field: str, text: str) -> bytes:
-        """Return a chunk with *text*, or ``b""`` if it is empty, because some models send an empty block before their
-        reasoning.
+        """Return a chunk with *text*, or ``b""`` if *text* is empty, because some models send an empty block before
+        their reasoning.
         """
         return self._role() + self._choice({field: text}) if text else b""
 

@@ -1,4 +1,4 @@
-"""Converse's tool configuration: offered tools, tools called in the history, and the tool that receives a JSON answer.
+"""Tool configuration for Converse: offered tools, tools in earlier messages, and the tool that receives a JSON answer.
 
 Converse requires a ``toolConfig`` if the history contains tool calls, and has no equivalent of tool choice ``none``. A
 request that must not call tools therefore has its history converted to text (`calls_as_text`) and has no tools.
@@ -17,13 +17,13 @@ from gateway.protocol.errors import InvalidField
 
 @dataclass(frozen=True, slots=True)
 class ToolConfig:
-    """Tool-related part of a Converse request."""
+    """Part of a Converse request that concerns tools."""
 
     specs: list[dict[str, Any]] = field(default_factory=list)
     choice: dict[str, Any] | None = None
-    """Converse's ``toolChoice``. The model decides if it is None."""
+    """Value of Converse's ``toolChoice``, or None to let the model decide."""
     own: dict[str, Any] = field(default_factory=dict)
-    """Model-specific fields. Claude's tool choice is one of them if Converse cannot express it."""
+    """Model-specific request fields, such as a tool choice for Claude that Converse cannot express."""
     words: str = ""
     """Instructions for the system prompt that no request field can express."""
     unwraps: str | None = None
@@ -32,7 +32,7 @@ class ToolConfig:
 
     @property
     def forces(self) -> bool:
-        """Return True if the model must call a tool."""
+        """Return whether the model must call a tool."""
         return bool(self.choice) or self.own.get("tool_choice", {}).get("type") in ("any", "tool")
 
     def payload(self) -> dict[str, Any] | None:
@@ -42,7 +42,7 @@ class ToolConfig:
 
 
 def calls_as_text(toolbox: Toolbox, family: Family) -> bool:
-    """Return True if tool calls and results in the message history must be converted to text."""
+    """Return whether tool calls and results in earlier messages must be converted to text."""
     return toolbox.choice.mode == "none" or not family.takes_tools
 
 
@@ -65,7 +65,7 @@ def tool_config(
 
 
 def call_words(name: str | None) -> str:
-    """Return an instruction to call the tool *name* (as sent to Bedrock), or any tool if it is None."""
+    """Return an instruction to call the tool *name* (as sent to Bedrock), or to call any tool if *name* is None."""
     return f"You must call the tool {name}." if name else "You must call one of the tools."
 
 
@@ -110,6 +110,6 @@ def _offered(toolbox: Toolbox, names: ToolNames, family: Family) -> ToolConfig:
 
 
 def _claude_choice(choice: dict[str, Any] | None) -> dict[str, Any]:
-    """Return *choice* in Claude's own format, with parallel tool calls disabled, which Converse cannot express."""
+    """Return *choice* in Claude's own format with parallel tool calls disabled, which Converse cannot express."""
     kind, detail = next(iter((choice or {"auto": {}}).items()))
     return {"type": kind, **detail, "disable_parallel_tool_use": True}

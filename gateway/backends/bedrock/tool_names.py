@@ -18,7 +18,7 @@ class ToolNames:
     """Immutable mapping between the client's tool names and the names sent to Bedrock."""
 
     def __init__(self, names: Iterable[str] = ()) -> None:
-        """Create a mapping for *names* from the client's request, which may contain duplicates. O(names)."""
+        """Create a mapping for *names* from the client's request, which can contain duplicates. O(names)."""
         asked = list(dict.fromkeys(names))
         # Those that are fine stay what they are: none that is made may take their place.
         self._sent = {name: name for name in asked if is_tool_name(name)}
@@ -30,7 +30,7 @@ class ToolNames:
                 self._original[sent] = name
 
     def sent(self, name: str) -> str:
-        """Return the name that is sent to Bedrock for the tool *name*.
+        """Return the name that Bedrock receives for the tool *name*.
 
         Raises:
             KeyError: if *name* was not given to the constructor.
@@ -42,7 +42,7 @@ class ToolNames:
         return self._original.get(sent, sent)
 
     def free(self, wish: str) -> str:
-        """Return an unused tool name that Bedrock accepts: *wish*, or a name that begins with it."""
+        """Return an unused tool name that Bedrock accepts: *wish*, or a name that begins with *wish*."""
         return self._free_name(wish)
 
     def _free_name(self, name: str) -> str:
@@ -58,5 +58,5 @@ class ToolNames:
 
 
 def is_tool_name(name: str) -> bool:
-    """Return True if Bedrock accepts *name* as a tool name."""
+    """Return whether Bedrock accepts *name* as a tool name."""
     return 0 < len(name) <= _LONGEST and not _STRANGE.search(name)

@@ -1,4 +1,4 @@
-"""Parser of the tools and the tool choice in a chat request."""
+"""Parser for the tools and the tool choice in a chat request."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ _STUB: Schema = {"type": "object", "properties": {}}
 
 @dataclass(frozen=True, slots=True)
 class Tool:
-    """A function that the client offers to the model as a tool."""
+    """Function that the client offers to the model as a tool."""
 
     name: str
     description: str
@@ -22,7 +22,7 @@ class Tool:
     strict: bool
 
     def spec(self, names: ToolNames, family: Family) -> dict[str, Any]:
-        """Return the entry for ``toolConfig.tools``."""
+        """Return the tool as an entry for ``toolConfig.tools``."""
         closed = grammar_schema(self.schema) if self.strict and family.native_schema else None
         spec: dict[str, Any] = {"name": names.sent(self.name), "inputSchema": {"json": closed or self.schema}}
         if self.description.strip():
@@ -34,7 +34,7 @@ class Tool:
 
 @dataclass(frozen=True, slots=True)
 class ToolChoice:
-    """Whether the model must call a tool, and which one."""
+    """Choice whether the model must call a tool, and which tool."""
 
     mode: Literal["auto", "required", "none", "named"]
     name: str = ""
@@ -75,12 +75,12 @@ def read_tools(fields: Mapping[str, Any]) -> Toolbox:
 
 
 def stub(name: str, names: ToolNames) -> dict[str, Any]:
-    """Return a definition for a tool known only by name, because Converse requires the tools called in the history."""
+    """Return a definition for a tool known only by name. Converse requires all tools called in earlier messages."""
     return {"toolSpec": {"name": names.sent(name), "inputSchema": {"json": _STUB}}}
 
 
 def unstrict(tools: Iterable[Tool], family: Family) -> bool:
-    """Return True if one of *tools* requests strict mode but the model cannot enforce it."""
+    """Return whether one of *tools* requests strict mode although the model cannot enforce it."""
     return any(tool.strict and not (family.native_schema and grammar_schema(tool.schema) is not None) for tool in tools)
 
 
@@ -122,7 +122,7 @@ def _function(function: object, where: str) -> Tool:
 
 
 def _choice(choice: object, param: str) -> tuple[ToolChoice, set[str] | None]:
-    """Return the tool choice, and the names of the allowed tools or None if all are allowed."""
+    """Return the tool choice, and the names of the allowed tools, or None if all tools are allowed."""
     match choice:
         case None | "auto":
             return ToolChoice("auto"), None

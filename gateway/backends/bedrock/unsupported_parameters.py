@@ -1,4 +1,4 @@
-"""Removal of the field that Bedrock reports as unsupported by a model.
+"""Removal of a request field that a model on Bedrock does not support, according to Bedrock's error.
 
 Bedrock's error names the field: ``This model doesn't support the toolConfig.toolChoice.any field. Remove
 toolConfig.toolChoice.any and try again.`` Only optional fields are removed, never messages, system text, tools or the
@@ -26,7 +26,7 @@ _OWN = {
     "output_config": "reasoning_effort",
     "tool_choice": "parallel_tool_calls",
 }
-"""The client's names of model-specific request fields."""
+"""Names that clients use for model-specific request fields."""
 
 
 _OF_CONVERSE = {
@@ -37,20 +37,20 @@ _OF_CONVERSE = {
     "output_format": "outputConfig",
     "service_tier": "serviceTier",
 }
-"""Converse's names of fields for which error messages use the name in the model's own API."""
+"""Names in Converse of those fields that error messages call by their names in the model's own API."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduced:
     payload: Payload
     dropped: str
-    """The client's name of the removed field, or an empty string if the gateway implements it instead."""
+    """Client's name of the removed field, or an empty string if the gateway implements the field instead."""
     stops: tuple[str, ...] = ()
-    """Stop strings that were removed from the payload."""
+    """Stop strings that were removed from the request."""
 
 
 def without(payload: Payload, field: str) -> Payload | None:
-    """Return a copy of *payload* without *field* (as Bedrock spells it), or None if it is absent or required."""
+    """Return a copy of *payload* without *field* (in Bedrock's spelling), or None if it is absent or required."""
     found = reduce(payload, field)
     return found.payload if found else None
 
@@ -83,7 +83,7 @@ def reduce(payload: Payload, field: str, *, beside: str | None = None) -> Reduce
 
 
 def _unthinking(payload: Payload) -> Reduced | None:
-    """Return *payload* without the reasoning in the message history, or None if nothing can be removed."""
+    """Return *payload* without the reasoning in earlier messages, or None if nothing can be removed."""
     turns = [
         {**turn, "content": [block for block in turn["content"] if "reasoningContent" not in block]}
         for turn in payload.get("messages", [])

@@ -17,9 +17,9 @@ class Heading:
     """Values that appear in a response and in each of its chunks."""
 
     completion_id: str
-    """Id of the completion, used if Bedrock does not provide one."""
+    """Id of the completion, which is used if Bedrock does not provide an id."""
     created: int
-    """Creation time of the response, in Unix seconds."""
+    """Creation time of the response in Unix seconds."""
     model: str
     """Model name that the client used."""
     reasoning_field: str
@@ -31,12 +31,12 @@ class Translator(Protocol):
 
     @property
     def awaits_usage(self) -> bool:
-        """Return True if the answer is complete and only the token usage may still arrive."""
+        """Return whether the answer is complete and only the token usage might still arrive."""
         ...
 
     @property
     def is_over(self) -> bool:
-        """Return True if everything has been received, so that `end` can be called."""
+        """Return whether everything has been received, so that `end` can be called."""
         ...
 
     def feed(self, data: bytes) -> None: ...
@@ -50,8 +50,8 @@ class Translator(Protocol):
         ...
 
     def end(self) -> bytes:
-        """Return the last server-sent events, including ``[DONE]``. Call this once the stream has ended or needs no
-        more data.
+        """Return the last server-sent events, including ``[DONE]``. Call this method when the stream has ended or needs
+        no more data.
 
         Raises:
             ReplyBroken: if the response is truncated.
@@ -60,11 +60,11 @@ class Translator(Protocol):
 
 
 class BedrockQuestion(Protocol):
-    """A client request in one of Bedrock's formats, together with the functions that read its response."""
+    """Client request in one of Bedrock's formats, with the functions that read the response."""
 
     @property
     def path(self) -> str:
-        """Return the URL path of the request, percent-encoded once."""
+        """Return the URL path of the request, which is percent-encoded once."""
         ...
 
     @property
@@ -72,14 +72,14 @@ class BedrockQuestion(Protocol):
 
     @property
     def streams(self) -> bool:
-        """Return True if Bedrock streams the response. Otherwise the client's stream may be generated from the complete
+        """Return whether Bedrock streams the response. If not, the client's stream is generated from the complete
         response.
         """
         ...
 
     @property
     def content_type(self) -> str:
-        """Return the content type that a streamed response must have. Any other type is an error."""
+        """Return the content type that a streamed response must have. Any other content type is an error."""
         ...
 
     @property
@@ -88,8 +88,8 @@ class BedrockQuestion(Protocol):
         ...
 
     def answer(self, body: bytes, heading: Heading) -> bytes:
-        """Convert a complete response *body* to the client's format: a chat completion, or the server-sent events of a
-        stream.
+        """Convert the body *body* of a complete response to the client's format: a chat completion, or the server-sent
+        events of a stream.
 
         Raises:
             ReplyBroken: if *body* is not a model response. Bedrock sends status 200 with an error body even for unknown
@@ -98,7 +98,7 @@ class BedrockQuestion(Protocol):
         ...
 
     def translator(self, heading: Heading) -> Translator:
-        """Return a translator for a streamed response."""
+        """Return a translator for the stream of a response."""
         ...
 
     @property
@@ -107,17 +107,17 @@ class BedrockQuestion(Protocol):
         ...
 
     def without(self, refused: Unsupported) -> "BedrockQuestion | None":
-        """Return a copy without the unsupported field, or None if the field is absent or required."""
+        """Return a copy of the request without the unsupported field, or None if the field is absent or required."""
         ...
 
     def limited(self, max_tokens: int) -> "BedrockQuestion | None":
-        """Return a copy with output limit *max_tokens*, or None if the current limit is not higher."""
+        """Return a copy with the output limit *max_tokens*, or None if the current limit is not higher."""
         ...
 
 
 class Wire(Protocol):
     def question(self, call: Call) -> BedrockQuestion:
-        """Convert *call*, a chat completion request, to a request in Bedrock's format.
+        """Convert *call*, which is a chat completion request, to a request in Bedrock's format.
 
         Raises:
             ClientError: if the request needs something that Bedrock does not support.

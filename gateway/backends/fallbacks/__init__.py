@@ -1,3 +1,3 @@
-"""Fallback backends (other endpoints and Bedrock), which answer when a model's workers cannot, within rates and
+"""Fallback backends (other endpoints and Bedrock). They answer when a model's workers cannot, within rate limits and
 budgets.
 """

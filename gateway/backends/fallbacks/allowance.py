@@ -16,7 +16,7 @@ class RateLimits(msgspec.Struct, frozen=True):
     tokens_per_minute: float | None = None
     """Maximum number of prompt and output tokens per minute."""
     ramp_s: float | None = None
-    """Seconds in which the usable rate doubles after a pause, starting at a tenth. Without it (None), the full rate
+    """Seconds in which the usable rate doubles after a pause, starting at a tenth. If None, the full rate always
     applies.
     """
 
@@ -37,7 +37,7 @@ class RateLimits(msgspec.Struct, frozen=True):
 
 
 class Allowance:
-    """Rate limiter that reserves the most a request may use, and later replaces the reservation by the actual use.
+    """Rate limiter that reserves the largest possible use of a request, and later replaces it by the actual use.
 
     It counts like AWS's quotas (user guide, quotas-token-burndown). The prompt and ``maxTokens`` are counted when the
     request starts, and tokens that were not generated are returned. A time before the latest one counts as the latest.
@@ -61,13 +61,13 @@ class Allowance:
         self._tokens = _bucket(self._tokens, rates.tokens_per_minute)
 
     def share(self, now: float) -> float:
-        """Return the fraction of the rate limits that may be used at *now*, from 0 to 1."""
+        """Return the fraction of the rate limits that is usable at *now*, from 0 to 1."""
         if self._requests is None and self._tokens is None:
             return 1.0
         return self._slow_start.share(max(now, self._now))
 
     def wait_s(self, tokens: float, now: float) -> float | None:
-        """Return the seconds until a request with *tokens* is allowed, or None if it never is. Asking counts as use."""
+        """Return the seconds until a request with *tokens* is allowed, or None if never. Questions count as use."""
         self._turn(now)
         waits = [
             0.0 if self._requests is None else self._requests.wait_s(1.0),
@@ -77,7 +77,7 @@ class Allowance:
         return max(found) if len(found) == len(waits) else None
 
     def reserve(self, tokens: float, now: float) -> None:
-        """Reserve *tokens* for one request. `wait_s` must have returned 0 just before."""
+        """Reserve *tokens* for a request. Call this only directly after `wait_s` has returned 0."""
         self._turn(now)
         if self._requests is not None:
             self._requests.grant(1.0)
@@ -85,7 +85,7 @@ class Allowance:
             self._tokens.grant(tokens)
 
     def settle(self, reserved: float, used: float, now: float) -> None:
-        """Replace a request's *reserved* tokens with those it *used*. It still counts as one request."""
+        """Replace the *reserved* tokens of a request with those that it *used*. The request still counts."""
         self._now = max(now, self._now)
         if self._tokens is not None:
             self._tokens.turn(self.share(now), self._now)

@@ -11,7 +11,7 @@
 from gateway.backends.fallbacks.failure_class import FailureClass
 
 SHUT_S = 600.0
-"""Seconds between trial requests to a fallback whose failure only an operator can fix."""
+"""Seconds between two trial requests to a fallback with a failure that only an operator can fix."""
 DAY_S = 7200.0
 """Seconds without requests after a daily quota is exhausted. AWS does not say when its day ends, and quotas also refill
 during the day.
@@ -23,11 +23,11 @@ FAILURES = 3
 FAILED_S = 15.0
 LONGEST_FAILED_S = 300.0
 TRIAL_S = 30.0
-"""Seconds after which another trial request may be sent if the first one has no result."""
+"""Seconds after which another trial request is allowed if the first one has no result."""
 
 
 class FallbackBreaker:
-    """Circuit breaker of one fallback target. A *life* is the number of the period between two openings."""
+    """Circuit breaker of one fallback target. A *life* is the number of a period between two openings."""
 
     __slots__ = ("_failures", "_life", "_opened_at", "_openings", "_trial_at", "_until")
 
@@ -41,18 +41,18 @@ class FallbackBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Return True from an opening failure until the response to a trial request begins."""
+        """Return whether the breaker is open: from an opening failure until the response to a trial request begins."""
         return self._opened_at is not None
 
     def wait_s(self, now: float) -> float:
-        """Return the seconds until a request may be sent, or 0 if one may be sent now."""
+        """Return the seconds until the breaker allows a request, or 0 if it allows a request now."""
         if self._opened_at is None:
             return 0.0
         waits = self._until if self._trial_at is None else max(self._until, self._trial_at + TRIAL_S)
         return max(0.0, waits - now)
 
     def sent(self, now: float) -> int:
-        """Record that a request is sent, and return the life number with which to report its outcome."""
+        """Record that a request is sent, and return the life number that the report of its outcome must include."""
         if self._opened_at is not None:
             self._trial_at = now
         return self._life
@@ -69,12 +69,12 @@ class FallbackBreaker:
             self._failures = self._openings = 0
 
     def released(self, life: int) -> None:
-        """Record that a request ended without a result, so that another trial may be sent."""
+        """Record that a request ended without a result, so that another trial request is allowed."""
         if life == self._life:
             self._trial_at = None
 
     def failed(self, failure: FailureClass, life: int, now: float) -> None:
-        """Record a failed request, which may open the breaker."""
+        """Record a failed request, which can open the breaker."""
         if life != self._life:
             if failure.kind in {"shut", "spent for today"}:
                 self._open(max(self._until - now, self._time_s(failure)), now)
@@ -86,7 +86,7 @@ class FallbackBreaker:
         self._open(self._time_s(failure), now)
 
     def forget(self) -> None:
-        """Close the breaker because the cause of its failures may have been fixed."""
+        """Close the breaker, because the cause of its failures might have been fixed."""
         self._life += 1
         self._failures = self._openings = 0
         self._opened_at = self._trial_at = None

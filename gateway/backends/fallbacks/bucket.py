@@ -3,11 +3,11 @@
 import math
 
 BURST_SHARE = 1 / 6
-"""Fraction of a minute's amount that may be used at once. The rest refills over a minute, so no minute exceeds the
+"""Fraction of a minute's amount that can be used at once. The rest refills over a minute, so that no minute exceeds the
 amount.
 """
 SLACK = 1e-9
-"""Rounding tolerance as a fraction of the amount. A bucket that is full to within this fraction counts as full."""
+"""Tolerance for rounding errors, as a fraction of the amount. Within this tolerance, a bucket counts as full."""
 
 
 class Bucket:
@@ -30,11 +30,11 @@ class Bucket:
         self._at = 0.0
 
     def set_amount(self, amount: float) -> None:
-        """Change the rate to *amount* units per minute from now on."""
+        """Change the rate of the bucket to *amount* units per minute from now on."""
         self._amount = amount
 
     def turn(self, share: float, now: float) -> None:
-        """Refill the bucket up to time *now*. From then on, the fraction *share* of the rate may be used."""
+        """Refill the bucket up to the time *now*. From then on, the fraction *share* of the rate is usable."""
         refill = (now - self._at) * self._refill_per_s(min(share, self._share))
         self._share, self._at = share, now
         self._level = min(self._burst, self._level + refill)
@@ -52,7 +52,7 @@ class Bucket:
         self._level -= units
 
     def give_back(self, units: float) -> None:
-        """Put *units* of an earlier grant back. A negative number means that more was used than granted."""
+        """Put *units* of an earlier grant back. A negative number means that more was used than was granted."""
         self._level = min(self._burst, self._level + units)
 
     @property

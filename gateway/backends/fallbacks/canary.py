@@ -1,4 +1,4 @@
-"""Canary requests, which ask each Bedrock fallback for a few tokens at startup and then at long intervals.
+"""Canary requests, which request a few tokens from each Bedrock fallback at startup and then at long intervals.
 
 Fallbacks are idle most of the time. Without canaries a missing model would be noticed only in an outage. AWS also
 closes legacy models to accounts that have not used them for 30 days, which an occasional request prevents.
@@ -22,13 +22,13 @@ from gateway.protocol.errors import GatewayError, UpstreamError, UpstreamRefused
 _log = logging.getLogger(__name__)
 
 LOOK_S = 30.0
-"""Seconds between checks for canary requests that are due. New fallbacks are tried within this time."""
+"""Seconds between two checks for canary requests that are due. New fallbacks are tried within this time."""
 PACE_S = 2.0
 """Seconds between two canary requests."""
 AGAIN_S = 3600.0
-"""Longest time in seconds until a failed canary is repeated, because its cause may have been fixed."""
+"""Longest time in seconds before a failed canary request is repeated, because the cause might have been fixed."""
 ANSWER_S = 120.0
-"""Time limit in seconds for a canary request. Models that have been idle for long start slowly."""
+"""Time limit for a canary request in seconds. Models that have been idle for a long time start slowly."""
 MAX_TOKENS = 16
 QUESTION = "Say OK."
 MAX_LOGGED = 200
@@ -38,11 +38,11 @@ MAX_BYTES = 2**20
 class CanaryRules(msgspec.Struct, frozen=True):
     at_start: bool = True
     every_s: float | None = None
-    """Seconds between two canaries of a fallback. If None, canaries are sent only at startup."""
+    """Seconds between two canary requests to a fallback, or None to send them only at startup."""
 
 
 class Canary:
-    """Sends canary requests to all Bedrock fallbacks, one per target."""
+    """Sender of canary requests to all Bedrock fallbacks, one per target."""
 
     def __init__(
         self,
@@ -54,8 +54,8 @@ class Canary:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         answer_s: float = ANSWER_S,
     ) -> None:
-        """Create a sender of canary requests. The callbacks *by_model*, *rules* and *catalog* are called for every
-        check. *catalog* may return None.
+        """Create a sender of canary requests. Every check calls the functions *by_model*, *rules* and *catalog*.
+        *catalog* can return None.
         """
         self._by_model = by_model
         self._rules = rules
@@ -126,8 +126,8 @@ class Canary:
             fallback.target.checked = CanaryResult(ok=True, at=self._clock())
 
     async def _look_up(self, fallbacks: Iterable[Fallback]) -> None:
-        """Log a warning for models that AWS will retire soon. Skipped where the account lacks the permission to list
-        models.
+        """Log a warning for models that AWS will retire soon. Nothing is logged if the account has no permission to
+        list models.
         """
         by_place: dict[str, list[Fallback]] = {}
         for fallback in fallbacks:

@@ -1,4 +1,4 @@
-"""AWS's list of Bedrock models, used to find models that will be retired soon."""
+"""List of Bedrock models from AWS, used to find models that will be retired soon."""
 
 import re
 from typing import Protocol
@@ -14,10 +14,10 @@ ANSWER_S = 30.0
 
 
 class QuestionSigner(Protocol):
-    """Adds the gateway's credentials to requests with any HTTP method."""
+    """Interface for adding the gateway's credentials to requests with any HTTP method."""
 
     async def sign(self, *, url: str, headers: dict[str, str], body: bytes, method: str) -> dict[str, str]:
-        """Return *headers* plus the signature headers.
+        """Return *headers* with the signature headers added.
 
         Raises:
             ConnectFailed: if no credentials are available.
@@ -39,14 +39,14 @@ class _Listed(msgspec.Struct, rename="camel"):
 
 
 class CatalogUnread(Exception):
-    """The list of models could not be read, for the reason in the message. No other function depends on the list."""
+    """The list of models could not be read. The message contains the reason, and nothing else depends on the list."""
 
 
 class Catalog:
     """List of Bedrock models in one AWS region."""
 
     def __init__(self, client: httpx.AsyncClient, signer: QuestionSigner, url: str) -> None:
-        """Create a reader of the model list at *url*, the address of AWS's ListFoundationModels."""
+        """Create a reader of the model list at *url*, which is the address of AWS's ListFoundationModels."""
         self._client = client
         self._signer = signer
         self._url = url
@@ -74,7 +74,7 @@ class Catalog:
 
 
 def catalog_url(region: str) -> str:
-    """Return the URL of the model list in *region*. It is on Bedrock's control plane, a different host than for
+    """Return the URL of the model list in *region*. It is on Bedrock's control plane, which has another host than
     inference.
     """
     suffix = "amazonaws.com.cn" if region.startswith("cn-") else "amazonaws.com"
@@ -82,8 +82,8 @@ def catalog_url(region: str) -> str:
 
 
 def is_among(model_id: str, listed: frozenset[str]) -> bool:
-    """Return True if *model_id* is in *listed*, or is an inference profile (prefix such as ``us.``) of a listed
-    model.
+    """Return whether *model_id* is in *listed*, or is an inference profile (with a prefix such as ``us.``) of a model
+    in *listed*.
     """
     name = model_id.rpartition("/")[2]  # of an ARN
     return name in listed or re.sub(r"^[a-z-]+\.(?=[a-z0-9-]+\.)", "", name) in listed

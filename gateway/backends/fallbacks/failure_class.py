@@ -1,4 +1,4 @@
-"""Classification of fallback failures by how long they are likely to last."""
+"""Classification of fallback failures by how long they probably last."""
 
 import re
 from typing import Literal
@@ -15,7 +15,7 @@ _SHUT = re.compile(
     r"|model identifier is invalid|on-demand throughput isn.t supported|end of its life|marked by provider as Legacy",
     re.IGNORECASE,
 ).search
-"""Search for messages about a wrong key or model id, with which every request fails until the settings change."""
+"""Search for messages about a wrong API key or model id. Every request fails with them until the settings change."""
 _SPENT_FOR_TODAY = re.compile(r"per day|insufficient_quota|exceeded your current quota", re.IGNORECASE).search
 """Search for messages about an exhausted daily quota (Bedrock) or account balance (OpenAI)."""
 _THROTTLED = re.compile(r"Throttling|TooManyRequests|ServiceQuotaExceeded", re.IGNORECASE).search
@@ -28,7 +28,7 @@ class FailureClass(msgspec.Struct, frozen=True):
 
 
 def classify(error: UpstreamError) -> FailureClass:
-    """Return the failure class of *error*. Its message matters because per-minute and daily quotas have the same
+    """Return the failure class of *error*. The error message matters, because per-minute and daily quotas have the same
     status.
     """
     said = error.message
@@ -43,7 +43,7 @@ def classify(error: UpstreamError) -> FailureClass:
 
 
 def nothing_was_done(error: UpstreamError) -> bool:
-    """Return True if *error* proves that no token was generated, because the request was never sent or was rejected."""
+    """Return whether *error* proves that no token was generated, because the request was never sent or was rejected."""
     if isinstance(error, UpstreamTimeout):
         return error.phase == "connect"
     return isinstance(error, ConnectFailed | UpstreamRefused)

@@ -1,4 +1,4 @@
-"""One fallback of a model, with its backend, limits and price."""
+"""Fallback of a model, with its backend, limits and price."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -11,13 +11,13 @@ from gateway.tenancy.ledger.price import Price
 
 
 class Connections(Protocol):
-    """A backend's own connection pool, separate from the gateway's shared HTTP client."""
+    """Connection pool of a single backend, separate from the gateway's shared HTTP client."""
 
     @property
     def connections_open(self) -> int: ...
 
     def retire(self) -> None:
-        """Close each connection when its current call ends."""
+        """Close each connection as soon as its current call ends."""
         ...
 
     async def aclose(self) -> None:
@@ -29,33 +29,33 @@ class Connections(Protocol):
 class Fallback:
     backend: Backend
     kind: str
-    """Kind of fallback, as it is named in the settings."""
+    """Kind of the fallback, as named in the settings."""
     target: Target
-    """Rate limits, breaker and canary state, which fallbacks of several models may share."""
+    """Rate limits, breaker and canary state of the fallback target, which several models can share."""
     price: Callable[[], Price]
     """Function that returns the current token price."""
     paths: frozenset[str]
-    """Paths of the API endpoints that this fallback serves."""
+    """Paths of the API endpoints that the fallback serves."""
     context_tokens: int | None = None
     """Context size in tokens (prompt and output together), or None if unknown."""
     max_output_tokens: int | None = None
-    """Output limit in tokens, to which requests are cut, or None if unknown."""
+    """Output limit in tokens to which requests are cut, or None if unknown."""
     default_max_tokens: int | None = None
-    """Output limit in tokens for requests that set none. If None, such requests are sent without a limit."""
+    """Output limit in tokens for requests without a limit. If None, such requests are sent unchanged."""
     output_weight: float = 1.0
-    """Weight of an output token in the token rate limit, where a prompt token counts 1."""
+    """Weight of an output token in the token rate limit. A prompt token has weight 1."""
     has_canary: bool = False
-    """Whether canary requests are sent to this fallback (see `Canary`)."""
+    """Whether canary requests are sent to the fallback (see `Canary`)."""
     connections: Connections | None = None
     made_from: Hashable = None
-    """Settings from which the backend was built. The backend is kept as long as they are unchanged."""
+    """Settings from which the backend was built. While they are unchanged, the backend is kept."""
 
     @property
     def id(self) -> str:
         return self.backend.id
 
     def takes(self, request: FallbackRequest) -> bool:
-        """Return True if the request's prompt and output fit the context size.
+        """Return whether the request's prompt and output fit into the context of the fallback.
 
         If the client set no output limit, the expected output counts, because the limit sent to the fallback is cut to
         fit.
@@ -68,7 +68,7 @@ class Fallback:
         return request.prompt_tokens + wanted <= self.context_tokens
 
     def output_tokens(self, request: FallbackRequest) -> float:
-        """Return the number of output tokens to reserve for *request*, the most that it may generate.
+        """Return the number of output tokens to reserve for *request*, which is the most that it can generate.
 
         Without any limit this is the expected output length.
         """

@@ -1,4 +1,4 @@
-"""One request to one fallback, from the reservation of its limits to its actual cost."""
+"""Attempt to answer one request with one fallback, from the reservation of its limits to its actual cost."""
 
 from collections.abc import Callable
 from typing import Literal
@@ -23,17 +23,17 @@ Outcome = Literal["answered", "failed", "left", "unused"]
 
 
 class Skipped(msgspec.Struct, frozen=True):
-    """A fallback that was skipped, and the reason."""
+    """Fallback that was skipped, and the reason why."""
 
     why: Why
     retry_after_s: float | None
-    """Seconds after which the request may be possible, or None if never or unknown."""
+    """Seconds after which the request might be possible, or None if never or unknown."""
     backend: str
     """Id of the skipped fallback."""
 
 
 class FallbackAttempt:
-    """A request to one fallback that must end in exactly one of four outcomes.
+    """Request to one fallback, which must end in exactly one of four outcomes.
 
     Only the first outcome reported counts, so `left` or `unused` can be called in a ``finally`` block.
     """
@@ -50,8 +50,8 @@ class FallbackAttempt:
         price: Price,
         counted: Callable[[str, Outcome], None],
     ) -> None:
-        """Create an attempt whose budget *spill* and *reserved_tokens* are already reserved. *counted* is called with
-        its outcome.
+        """Create an attempt. Its budget *spill* and *reserved_tokens* are already reserved. *counted* is called with
+        the outcome.
         """
         self.backend: Backend = fallback.backend
         self.kind = fallback.kind
@@ -67,12 +67,12 @@ class FallbackAttempt:
         self._counted = counted
 
     def began(self) -> None:
-        """Record the first useful byte of a response, which closes the breaker. The attempt continues."""
+        """Record the first useful byte of a response, which closes the fallback's breaker. The attempt continues."""
         if self.ended_at is None:
             self._fallback.target.breaker.began(self._life)
 
     def answered(self, usage: Usage | None, now: float) -> None:
-        """Settle a complete response by its *usage*, or by the expected output if no usage was reported."""
+        """Settle the cost of a complete response by its *usage*, or by the expected output if no usage was reported."""
         if self._ends("answered", now):
             self._fallback.target.breaker.answered(self._life)
             if usage is None:
@@ -82,7 +82,7 @@ class FallbackAttempt:
                 self._spend(usage.completion_tokens, now, prompt=usage.prompt_tokens, cached=cached)
 
     def failed(self, error: UpstreamError, now: float) -> None:
-        """Settle a failed request. The expected output is charged unless it is certain that nothing was generated."""
+        """Settle the cost of a failed request. Unless surely nothing was generated, the expected output is charged."""
         if self._ends("failed", now):
             target = self._fallback.target
             target.breaker.failed(classify(error), self._life, now)
@@ -92,7 +92,7 @@ class FallbackAttempt:
                 self._spend(self._request.expected_output_tokens, now)
 
     def left(self, streamed_tokens: int, now: float) -> None:
-        """Settle a request whose client disconnected. The prompt and *streamed_tokens* are charged.
+        """Settle the cost of a request whose client disconnected. The prompt and *streamed_tokens* are charged.
 
         Call `unused` instead if nothing was sent or the fallback rejected the request as invalid.
         """
@@ -101,7 +101,7 @@ class FallbackAttempt:
             self._spend(streamed_tokens, now)
 
     def unused(self, now: float) -> None:
-        """Release all reservations because the request was not sent or was rejected with a 4xx status."""
+        """Release all reservations, because the request was not sent or was rejected with a 4xx status."""
         if self._ends("unused", now):
             self._fallback.target.breaker.released(self._life)
             self._give_back(now)

@@ -1,4 +1,4 @@
-"""The fallbacks of one model in order of preference, and the reservation of their limits.
+"""Fallbacks of one model in order of preference, and the reservation of their limits.
 
 1. Limits are reserved before a request is sent, in one step without ``await``. However many requests fail over at once,
    no more are sent than rate limits and budgets allow.
@@ -17,7 +17,7 @@ from gateway.backends.fallbacks.spill_budget import SpillBudget, SpillLimits
 
 
 class FallbackCounts:
-    """Outcome counts for the fallbacks of one model since startup."""
+    """Number of requests to the fallbacks of one model since startup, by outcome."""
 
     __slots__ = ("requests", "skipped")
 
@@ -25,11 +25,11 @@ class FallbackCounts:
         self.requests: Counter[tuple[str, Outcome]] = Counter()
         """Number of attempts by fallback id and outcome."""
         self.skipped: Counter[tuple[str, Why]] = Counter()
-        """Number of skips by fallback id and reason."""
+        """Number of skipped attempts by fallback id and reason."""
 
 
 class Fallbacks:
-    """The fallbacks of one model in order of preference. False if the model has no fallbacks."""
+    """Fallbacks of one model in order of preference. The object is false if the model has no fallbacks."""
 
     def __init__(
         self,
@@ -39,8 +39,8 @@ class Fallbacks:
         limits: SpillLimits | None = None,
         former: "Fallbacks | None" = None,
     ) -> None:
-        """Create the fallbacks of *model*. *limits* apply to the model as a whole. Budget and counts of *former* are
-        kept.
+        """Create the fallbacks of *model*. *limits* apply to the model as a whole. The budget and counts of *former*
+        are kept.
         """
         self.model = model
         self.in_order = tuple(fallbacks)
@@ -63,12 +63,12 @@ class Fallbacks:
         return tuple(fallback.id for fallback in self.in_order)
 
     def note_request(self, now: float) -> None:
-        """Count a request for the model, whether or not a fallback answers it."""
+        """Count a request for the model, whether or not a fallback will answer it."""
         if self.in_order:
             self.budget.note_request(now)
 
     def attempts(self, request: FallbackRequest, now: float) -> Iterator[FallbackAttempt | Skipped]:
-        """Yield an attempt for each fallback in order, or the reason why it is skipped.
+        """Yield an attempt for each fallback in order, or the reason why the fallback is skipped.
 
         An attempt's limits are reserved when it is yielded. End each attempt before requesting the next one.
         """
@@ -79,14 +79,14 @@ class Fallbacks:
                 now = max(now, place.ended_at)
 
     def retire(self, successor: "Fallbacks | None") -> None:
-        """Retire the connections that *successor* does not use. Each is closed when its current call ends."""
+        """Close the connections that *successor* does not use, each one as soon as its current call ends."""
         staying = set() if successor is None else {id(fallback.connections) for fallback in successor.in_order}
         for connections in self._connections():
             if id(connections) not in staying:
                 connections.retire()
 
     async def aclose(self) -> None:
-        """Close all connections immediately, including those of replaced settings."""
+        """Close all connections immediately, including connections of replaced settings."""
         for connections in (*self._connections(), *self._leaving):
             await connections.aclose()
 

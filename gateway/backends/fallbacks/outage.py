@@ -1,13 +1,13 @@
-"""Detection of outages in which no fallback answers, so that each is logged once instead of for every request."""
+"""Detection of outages in which no fallback answers. Each outage is logged once instead of for every request."""
 
 QUIET_S = 300.0
-"""Seconds without a failure after which the next failure counts as a new outage, because workers may have answered
+"""Seconds without a failure after which the next failure counts as a new outage, because workers might have answered
 meanwhile.
 """
 
 
 class Outage:
-    """Outage of one model's fallbacks, from the first request that no fallback answers to the next answer."""
+    """Outage of one model's fallbacks, from the first request that no fallback answers until the next answer."""
 
     __slots__ = ("_began_at", "_failed", "_last_at")
 
@@ -17,7 +17,7 @@ class Outage:
         self._failed = 0
 
     def failed(self, now: float) -> bool:
-        """Record a request that no fallback answered. Return True if it begins an outage."""
+        """Record a request that no fallback answered. Return whether it begins an outage."""
         begins = self._began_at is None or now - self._last_at > QUIET_S
         if begins:
             self._began_at, self._failed = now, 0
@@ -26,8 +26,8 @@ class Outage:
         return begins
 
     def answered(self, now: float) -> tuple[float, int] | None:
-        """Record an answer. Return the length in seconds and the failed requests of the outage it ends, or None without
-        an outage.
+        """Record an answer. If it ends an outage, return the length of the outage in seconds and the number of failed
+        requests, otherwise None.
         """
         began_at, self._began_at = self._began_at, None
         return None if began_at is None else (now - began_at, self._failed)

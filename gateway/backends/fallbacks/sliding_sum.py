@@ -1,10 +1,10 @@
-"""Sum over a sliding time window, kept in slots so that its memory is bounded."""
+"""Sum over a sliding time window that is divided into slots, so that the memory is bounded."""
 
 from collections import deque
 
 
 class SlidingSum:
-    """Sum of the amounts added within the last *span_s* seconds, with a resolution of *slot_s* seconds.
+    """Sum of the amounts added in the last *span_s* seconds, with a resolution of *slot_s* seconds.
 
     An amount may be kept up to *slot_s* too long. A slightly decreasing time counts for the newest slot. O(slots) to
     sum.
@@ -18,7 +18,7 @@ class SlidingSum:
         self._slots: deque[list[float]] = deque()  # of [when the slot ends, sum], oldest first
 
     def add(self, amount: float, now: float) -> None:
-        """Add *amount*. A negative amount cancels one added within the window."""
+        """Add *amount* to the sum. A negative amount cancels an earlier one within the time window."""
         self._forget(now)
         if not self._slots or now >= self._slots[-1][0]:
             self._slots.append([(now // self._slot_s + 1.0) * self._slot_s, 0.0])
@@ -30,7 +30,7 @@ class SlidingSum:
 
     def falls_by_s(self, amount: float, now: float) -> float | None:
         """Return the seconds until the sum is lower by *amount* if nothing is added, or None if the sum is smaller than
-        that.
+        *amount*.
         """
         self._forget(now)
         for ends, added in self._slots:

@@ -1,4 +1,4 @@
-"""Budget for one model's fallbacks: dollars per hour, and the fraction of its requests that fallbacks may serve.
+"""Budget for one model's fallbacks: dollars per hour, and the fraction of its requests that fallbacks can serve.
 
 1. The most that a request may cost is reserved before it is sent, until its actual cost is known.
 2. Reserved and spent dollars together never exceed the limit when a request is admitted. The limit can be exceeded
@@ -14,31 +14,29 @@ from gateway.tenancy.ledger.price import HOUR_S
 
 MINUTE_S = 60.0
 FLOOR = 3
-"""Requests per minute that are allowed even with little traffic. Otherwise the first request could never use a
-fallback.
-"""
+"""Number of requests per minute that are always allowed. Otherwise, the first request could never use a fallback."""
 SETTLED_SOON_S = 5.0
-"""Retry delay in seconds if running requests hold the whole budget. Most cost less than is reserved for them."""
+"""Retry delay in seconds if running requests have reserved the whole budget. Most cost less than they reserve."""
 SLACK_USD = 1e-9
-"""Rounding tolerance in dollars for sums of floating-point numbers."""
+"""Tolerance in dollars for rounding errors in sums of floating-point numbers."""
 
 
 class SpillLimits(msgspec.Struct, frozen=True):
     usd_per_hour: float | None = None
     share: float | None = None
-    """Maximum fraction of the model's requests in the last minute that fallbacks may serve. 0 forbids fallbacks."""
+    """Maximum fraction of the model's requests in the last minute that fallbacks can serve. 0 forbids fallbacks."""
 
 
 class NoRoom(msgspec.Struct, frozen=True):
-    """The limit that a request would exceed."""
+    """Budget limit that a request would exceed."""
 
     of: Literal["budget", "share"]
     wait_s: float | None
-    """Seconds until the limit may allow the request, or None if it never will."""
+    """Seconds until the limit might allow the request, or None if it never will."""
 
 
 class HeldBudget:
-    """Dollars that one request reserves until it is settled."""
+    """Dollars that a request reserves until its actual cost is known."""
 
     __slots__ = ("usd",)
 
@@ -47,7 +45,7 @@ class HeldBudget:
 
 
 class SpillBudget:
-    """Fallback budget of one model. All times are monotonic seconds."""
+    """Budget for the fallbacks of one model. All times are monotonic seconds."""
 
     def __init__(self) -> None:
         self._spent = SlidingSum(HOUR_S, MINUTE_S)
@@ -57,7 +55,7 @@ class SpillBudget:
         self._held_usd = 0.0
 
     def note_request(self, now: float) -> None:
-        """Count a request for the model, whether or not a fallback answers it."""
+        """Count a request for the model, whether or not a fallback will answer it."""
         self._requests.add(1.0, now)
 
     def lack(self, limits: SpillLimits, usd: float, now: float) -> NoRoom | None:
@@ -73,7 +71,7 @@ class SpillBudget:
         return None
 
     def reserve(self, usd: float, now: float) -> HeldBudget:
-        """Reserve *usd* dollars. `lack` must have returned None just before."""
+        """Reserve *usd* dollars of the budget. Call this only directly after `lack` has returned None."""
         spill = HeldBudget(usd)
         self._held[spill] = now
         self._held_usd += usd
@@ -81,19 +79,19 @@ class SpillBudget:
         return spill
 
     def settle(self, spill: HeldBudget, usd: float, now: float) -> None:
-        """Replace a reservation with the *usd* dollars actually spent."""
+        """Replace a reservation with the dollars *usd* that were actually spent."""
         self._release(spill)
         self._spent.add(usd, now)
 
     def give_back(self, spill: HeldBudget, now: float) -> None:
-        """Release a reservation of which nothing was spent."""
+        """Release a budget reservation of which nothing was spent."""
         reserved_at = self._held[spill]
         self._release(spill)
         if now - reserved_at < MINUTE_S:
             self._spilled.add(-1.0, now)
 
     def spent_usd(self, now: float) -> float:
-        """Return the dollars spent within the last hour, without reservations."""
+        """Return the dollars that were spent in the last hour, without reservations."""
         return self._spent.total(now)
 
     @property

@@ -43,9 +43,9 @@ class Target:
     """Monotonic time in seconds at which the canary first saw the target, or None."""
     checked: CanaryResult | None = None
     access: Hashable = None
-    """Identity of the credentials that the gateway uses at the target."""
+    """Identity of the credentials that the gateway uses for the target."""
     refusals: Refusals = field(default_factory=Refusals)
-    """Request fields and output limits that Bedrock rejected at this target."""
+    """Request fields and output limits that Bedrock rejected for the target."""
     is_legacy: bool = False
     """Whether AWS has announced the model's retirement."""
 
@@ -58,13 +58,13 @@ class TargetSettings(msgspec.Struct, frozen=True):
 
 
 class Targets:
-    """All fallback targets named in the settings, by their keys."""
+    """All fallback targets in the settings, by their keys."""
 
     def __init__(self) -> None:
         self._targets: dict[TargetKey, Target] = {}
 
     def find(self, key: TargetKey) -> Target:
-        """Return the target for *key*, creating it if necessary. A new target has no rate limits until `attend` is
+        """Return the target for *key*, and create it if necessary. A new target has no rate limits until `attend` is
         called.
         """
         target = self._targets.get(key)
@@ -73,7 +73,8 @@ class Targets:
         return target
 
     def attend(self, named: Mapping[TargetKey, Iterable[TargetSettings]]) -> None:
-        """Apply the lowest rate limits given for each target, and remove targets that are no longer named.
+        """Apply the lowest of the rate limits given for each target, and remove targets that the settings no longer
+        have.
 
         New credentials close the target's breaker, because the old ones may have caused its failures.
         """

@@ -1,4 +1,4 @@
-"""One HTTP/1.1 connection to a worker.
+"""HTTP/1.1 connection to a worker.
 
 1. It carries one exchange at a time. `begin` writes the request, `first_byte` and `wait_for_body` wait for data, and
    `take_body` returns it.
@@ -21,11 +21,11 @@ _JOIN_UP_TO_BYTES: Final = (
 )
 
 _WRITE_AT_ONCE_BYTES: Final = 256 * 1024
-"""Number of bytes written at once, which takes the kernel 0.1 ms. Longer bodies are written in pieces of this size."""
+"""Number of bytes to write at once, which takes the kernel 0.1 ms. Longer bodies are written in pieces of this size."""
 
 
 class UpstreamConnection(asyncio.Protocol):
-    """A connection made by the pool and lent to one call at a time."""
+    """Connection that the pool opens and lends to one call at a time."""
 
     __slots__ = (
         "_is_lent",
@@ -68,9 +68,9 @@ class UpstreamConnection(asyncio.Protocol):
         self._unsent = memoryview(b"")
         self.response = ResponseParser(limits)
         self.exchanges = 0
-        """Number of requests written to this connection so far."""
+        """Number of requests that were written to the connection so far."""
         self.idle_since = 0.0
-        """Monotonic time in seconds since which the connection has been idle. The pool maintains it."""
+        """Monotonic time in seconds since which the connection has been idle. The pool sets this time."""
         self.failure: UpstreamError | None = None
         self.died_unanswered = False
         """Whether the worker closed the connection without sending any byte of a response."""
@@ -88,7 +88,7 @@ class UpstreamConnection(asyncio.Protocol):
         total_deadline: float,
         idle_s: float,
     ) -> None:
-        """Write one request. Deadlines are monotonic seconds.
+        """Write one request to the connection. Deadlines are monotonic seconds.
 
         The body is not held back while the transport's buffer is full, because the call waits for the response anyway.
         """
@@ -165,17 +165,17 @@ class UpstreamConnection(asyncio.Protocol):
         raise self._the_failure()
 
     def expect_within(self, idle_s: float) -> None:
-        """Change the longest allowed pause to *idle_s* seconds, including for a current wait."""
+        """Change the longest allowed pause to *idle_s* seconds. The change also affects a current wait."""
         self._stalls.idle_s = idle_s
         if self._is_pausing():
             self._phase_deadline = self._stalls.paused_at + idle_s
 
     def is_streaming(self) -> bool:
-        """Return True if a response has begun and is not complete."""
+        """Return whether a response has begun and is not complete."""
         return self._is_lent and self._phase == "idle" and not self.response.is_complete
 
     def take_arrivals(self) -> int:
-        """Return how many times response data has arrived since the last call."""
+        """Return how many times response data has arrived since the last call of this method."""
         return self._stalls.take_arrivals()
 
     def compare(self, arrivals: int, others: int, others_arrivals: int) -> None:
@@ -183,12 +183,12 @@ class UpstreamConnection(asyncio.Protocol):
         self._stalls.compare(arrivals, others, others_arrivals, waits=self._waiter is not None)
 
     def inquire(self, engine: EngineProgress, now: float) -> None:
-        """Check whether *engine* generates tokens, if the current pause might be a stall."""
+        """Check whether the engine *engine* generates tokens, if the current pause could be a stall."""
         if self._may_have_stalled():
             self._stalls.inquire(engine, now)
 
     def forgive(self, late_s: float) -> None:
-        """Extend the deadline by *late_s* seconds in which the gateway was blocked and could not have received data."""
+        """Extend the deadline by *late_s* seconds, during which the gateway was blocked and could not receive data."""
         if self._may_have_stalled():
             self._phase_deadline += late_s
 
@@ -200,7 +200,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._fail(error)
 
     def is_reusable(self) -> bool:
-        """Return True if the exchange is complete and both sides keep the connection open."""
+        """Return whether the exchange is complete and both sides keep the connection open."""
         return (
             self.response.is_complete
             and self.response.keep_alive
@@ -213,7 +213,7 @@ class UpstreamConnection(asyncio.Protocol):
         return not self._transport.is_closing()
 
     def rest(self, now: float) -> None:
-        """End an exchange. Deadlines no longer apply, and any byte from the worker closes the idle connection."""
+        """End the exchange. Deadlines no longer apply, and any byte from the worker closes the idle connection."""
         self._is_lent = False
         self._total_deadline = math.inf
         self.response.pieces.clear()
@@ -224,9 +224,7 @@ class UpstreamConnection(asyncio.Protocol):
         self._fail(ReplyBroken(f"worker {self._worker_id}: the call was aborted"))
 
     def abandon(self) -> None:
-        """Abort the exchange if no part of its response has arrived, so that the call can be retried on another
-        worker.
-        """
+        """Abort the exchange if no part of its response has arrived, so that another worker can answer the call."""
         if self._is_lent and self._waiter is not None and self._phase == "first_byte":
             self._fail(ReplyBroken(f"worker {self._worker_id}: health checks found it down before it responded"))
 
@@ -257,7 +255,7 @@ class UpstreamConnection(asyncio.Protocol):
         return self._is_pausing() and self._stalls.is_stricter()
 
     def _is_ready(self) -> bool:
-        """Return True if the data that the current call waits for has arrived."""
+        """Return whether the data for which the current call waits has arrived."""
         response = self.response
         if response.is_complete or self.failure is not None:
             return True

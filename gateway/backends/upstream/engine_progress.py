@@ -1,4 +1,4 @@
-"""Progress of an inference engine, measured by the generated token counter in its metrics.
+"""Progress of an inference engine, measured by the counter of generated tokens in its metrics.
 
 A stream can be silent while its engine works, because a parser may hold back a tool call or reasoning until it is
 complete. The number of running requests does not show this, because it includes stuck requests. The number of generated
@@ -11,10 +11,10 @@ from weakref import WeakValueDictionary
 
 
 class EngineProgress:
-    """Readings of one engine's generated token counter. Times are monotonic seconds, passed as arguments."""
+    """Readings of one engine's counter of generated tokens. Times are monotonic seconds, passed as arguments."""
 
     def __init__(self, ask: Callable[[], None]) -> None:
-        """Create a record. *ask* requests an early metrics reading, which arrives later through `note`, or never."""
+        """Create a record of readings. *ask* requests an early metrics reading, which arrives later, or never."""
         self._ask = ask
         self._asked_at = -math.inf
         self._tokens: float | None = None
@@ -29,7 +29,7 @@ class EngineProgress:
             self._ask()
 
     def note(self, tokens: float | None, *, asked_at: float, read_at: float) -> None:
-        """Record a reading of the counter taken between *asked_at* and *read_at*. *tokens* is None if the engine has no
+        """Record a counter reading taken between *asked_at* and *read_at*. *tokens* is None if the engine has no
         counter.
 
         A reading that overlaps the previous one is ignored, because it may be older. A counter that has decreased
@@ -42,7 +42,7 @@ class EngineProgress:
         self._tokens, self._began_at, self._read_at = tokens, asked_at, read_at
 
     def generated_at(self, since: float) -> float:
-        """Return when the engine was last seen generating tokens, by two readings requested after *since*.
+        """Return the last time at which the engine generated tokens, according to two readings requested after *since*.
 
         Return minus infinity if it was not seen generating.
         """
@@ -51,7 +51,7 @@ class EngineProgress:
 
 
 class EnginesProgress:
-    """Progress of each engine by its URL, kept as long as connections to it exist."""
+    """Progress of each engine by URL. It is kept as long as connections to the engine exist."""
 
     def __init__(self, ask: Callable[[str], None]) -> None:
         """Create a collection. *ask* is called with an engine's URL to request an early metrics reading."""
@@ -59,14 +59,14 @@ class EnginesProgress:
         self._by_url: WeakValueDictionary[str, EngineProgress] = WeakValueDictionary()
 
     def of(self, url: str) -> EngineProgress:
-        """Return the progress object shared by all connections to *url*."""
+        """Return the progress object that all connections to *url* share."""
         progress = self._by_url.get(url)
         if progress is None:
             progress = self._by_url[url] = EngineProgress(lambda: self._ask(url))
         return progress
 
     def note(self, url: str, tokens: float | None, *, asked_at: float, read_at: float) -> None:
-        """Record a reading for *url* (see `EngineProgress.note`). It is ignored if no connections to *url* exist."""
+        """Record a reading for *url* (see `EngineProgress.note`). Ignore it if there are no connections to *url*."""
         progress = self._by_url.get(url)
         if progress is not None:
             progress.note(tokens, asked_at=asked_at, read_at=read_at)

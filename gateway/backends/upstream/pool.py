@@ -21,7 +21,7 @@ from gateway.protocol.errors import ConnectFailed, UpstreamTimeout
 
 
 class ConnectionPool:
-    """Lends connections to calls, the most recently used one first, so that unused connections expire."""
+    """Pool that lends connections to calls. The most recently used one is lent first, so that unused ones expire."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class ConnectionPool:
 
     @property
     def connections_open(self) -> int:
-        """Return the number of open connections, busy and idle."""
+        """Return the number of open connections, both busy and idle."""
         return len(self._open)
 
     @property
@@ -84,7 +84,7 @@ class ConnectionPool:
 
     @property
     def is_empty(self) -> bool:
-        """Return True if no connection is open or being opened."""
+        """Return whether no connection is open or being opened."""
         return self._slots == 0
 
     @property
@@ -102,7 +102,7 @@ class ConnectionPool:
         return None
 
     async def open(self, *, deadline: float) -> UpstreamConnection:
-        """Return a new connection, or the first one that becomes free if the connection limit is reached.
+        """Return a new connection or, if the connection limit is reached, the next one that becomes free.
 
         *deadline* limits the wait for a free connection, in monotonic seconds.
 
@@ -121,7 +121,7 @@ class ConnectionPool:
         return connection or await self._connect()
 
     def give_back(self, connection: UpstreamConnection) -> None:
-        """Keep *connection* for the next call if it is reusable, otherwise close it."""
+        """Keep *connection* for the next call if it is reusable. Otherwise, close it."""
         if connection not in self._open:
             return
         if self._is_closed or not connection.is_reusable():
@@ -137,12 +137,12 @@ class ConnectionPool:
             self.discard(connection)
 
     def discard(self, connection: UpstreamConnection) -> None:
-        """Close *connection* at once and give its slot to the next waiter."""
+        """Close *connection* at once and give its slot to the next waiting call."""
         connection.abort()
         self._forget(connection)
 
     def sweep(self, now: float) -> None:
-        """Abort exchanges whose deadline has passed, and close connections that have been idle too long."""
+        """Abort exchanges whose deadline has passed, and close connections that have been idle for too long."""
         late_s = 0.0 if self._swept_at is None else now - self._swept_at - self._sweep_s
         self._swept_at = now
         self._compare()
@@ -158,7 +158,7 @@ class ConnectionPool:
             self.discard(connection)
 
     def _compare(self) -> None:
-        """Give each stream the amount of data that the worker's other streams received since the last sweep."""
+        """Pass on to each stream the amount of data that the worker's other streams received since the last sweep."""
         streams = [connection for connection in self._open if connection.is_streaming()]
         arrived = [connection.take_arrivals() for connection in streams]
         total = sum(arrived)
@@ -173,13 +173,13 @@ class ConnectionPool:
             connection.abandon()
 
     def retire(self) -> None:
-        """Close idle connections, and each busy one when its call ends."""
+        """Close idle connections now, and each busy connection as soon as its call ends."""
         self._max_idle = 0
         while self._idle:
             self.discard(self._idle.pop())
 
     def close(self) -> None:
-        """Close all connections, also those in use. Calls that wait for a connection get `ConnectFailed`."""
+        """Close all connections, including those in use. Calls that wait for a connection get `ConnectFailed`."""
         self._is_closed = True
         if self._sweep_timer is not None:
             self._sweep_timer.cancel()
@@ -191,7 +191,7 @@ class ConnectionPool:
             self.discard(connection)
 
     async def _connect(self) -> UpstreamConnection:
-        """Open a connection for a slot that is already counted."""
+        """Open a connection for a slot that already counts as used."""
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_s):
@@ -218,8 +218,8 @@ class ConnectionPool:
         return connection
 
     def _raise_as_upstream_error(self, exc: BaseException) -> None:
-        """Translate a connection timeout or failure to an upstream error. Other exceptions, such as cancellation, pass
-        through.
+        """Translate a connection timeout or failure into an upstream error. Other exceptions, such as cancellations,
+        are not changed.
         """
         match exc:
             case TimeoutError():
@@ -229,7 +229,7 @@ class ConnectionPool:
                 raise ConnectFailed(f"worker {self._worker_id}: connection failed ({type(exc).__name__})") from exc
 
     async def _wait_turn(self, deadline: float) -> UpstreamConnection | None:
-        """Wait for a free connection. Return None if the caller must open one on the slot it has been given."""
+        """Wait for a free connection. Return None if the caller has received a slot and must open a connection."""
         turn: asyncio.Future[UpstreamConnection | None] = asyncio.get_running_loop().create_future()
         self._waiters.append(turn)
         try:
@@ -246,7 +246,7 @@ class ConnectionPool:
         return connection
 
     def _leave_queue(self, turn: "asyncio.Future[UpstreamConnection | None]") -> None:
-        """Pass on a connection or slot that was handed over at the moment of the cancellation."""
+        """Pass on a connection or slot that was handed over at the moment when the wait was canceled."""
         if turn in self._waiters:
             self._waiters.remove(turn)
         if not turn.done() or turn.cancelled() or turn.exception() is not None:
@@ -275,7 +275,7 @@ class ConnectionPool:
             self._free_slot()
 
     def _free_slot(self) -> None:
-        """Give the slot to the next waiter, or release it if no call waits."""
+        """Give a free slot to the next waiting call, or release the slot if no call waits."""
         waiter = self._next_waiter()
         if waiter is not None:
             waiter.set_result(None)

@@ -1,4 +1,4 @@
-"""A worker's HTTP response, as the proxy reads it."""
+"""HTTP response of a worker, as the proxy reads it."""
 
 import math
 import time
@@ -10,7 +10,7 @@ from gateway.protocol.headers import Headers
 
 
 class HttpReply:
-    """A response read from a lent connection. Implements `gateway.backends.backend.Reply`."""
+    """Response that is read from a lent connection. Implements `gateway.backends.backend.Reply`."""
 
     __slots__ = ("_clock", "_connection", "_give_back", "_idle_s", "_is_ended", "_response", "headers", "status")
 
@@ -22,9 +22,7 @@ class HttpReply:
         *,
         idle_s: float = math.inf,
     ) -> None:
-        """Create a reply for *connection*. *idle_s* is the longest pause in seconds allowed by the worker's
-        settings.
-        """
+        """Create a reply for *connection*. *idle_s* is the longest pause in seconds that the settings allow."""
         response = connection.response
         self.status: int = response.status
         self.headers: Headers = response.headers
@@ -42,8 +40,8 @@ class HttpReply:
         return self._response.is_complete and not self._response.pieces
 
     async def read(self) -> bytes:
-        """Return all response data received since the last call, waiting only if no data has arrived. See `Reply.read`
-        for its errors.
+        """Return all response data that arrived since the last call. Wait only if no data has arrived. See `Reply.read`
+        for the errors.
         """
         connection = self._connection
         if connection is None:
@@ -56,14 +54,14 @@ class HttpReply:
         return connection.take_body()
 
     def expect_within(self, idle_s: float) -> None:
-        """Set the longest allowed pause (see `Reply.expect_within`), limited by the worker's settings and checked by
-        pool sweeps.
+        """Set the longest allowed pause (see `Reply.expect_within`). It is limited by the worker's settings and checked
+        by pool sweeps.
         """
         if self._connection is not None:
             self._connection.expect_within(min(idle_s, self._idle_s))
 
     def interrupt(self, error: UpstreamError) -> None:
-        """Make reading fail (see `Reply.interrupt`). A response that has been read to its end stays complete."""
+        """Make reads of the response fail (see `Reply.interrupt`). A completely read response stays complete."""
         if self._connection is not None and not self.ended:
             self._connection.interrupt(error)
 

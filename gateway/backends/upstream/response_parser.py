@@ -1,4 +1,4 @@
-"""Incremental parser of an HTTP/1.1 response (status, headers and body) with size limits.
+"""Incremental parser for an HTTP/1.1 response (status, headers and body) with size limits.
 
 httptools calls the `on_...` methods, which only record data. The connection decides once per packet what to do.
 """
@@ -12,22 +12,22 @@ from gateway.protocol.headers import Headers, end_to_end, ends_with_connection, 
 
 @dataclass(frozen=True, slots=True)
 class ResponseLimits:
-    """Limits on the memory that one worker response may use."""
+    """Limits on the memory that one response of a worker can use."""
 
     max_headers: int = 128
     """Maximum number of header fields in a response. Apache and Python's http.client allow 100."""
     max_head_bytes: int = 65_536
-    """Maximum size in bytes of all header fields, and of framing without body data (chunk extensions, trailers,
+    """Maximum size in bytes of all header fields, and of all framing without body data (chunk extensions, trailers,
     1xx).
     """
     high_water_bytes: int = 65_536
-    """Size in bytes of unread body data above which no more is received from the socket. It equals asyncio's default
-    for writing. One more receive of at most 256 KiB may follow.
+    """Size of unread body data in bytes above which no more data is received from the socket. It equals asyncio's
+    default for writing. One more receive of at most 256 KiB can follow.
     """
 
 
 class ResponseParser:
-    """Parser of the responses of one connection, one after the other."""
+    """Parser for the consecutive responses of one connection."""
 
     __slots__ = (
         "_is_head_request",
@@ -48,7 +48,7 @@ class ResponseParser:
     def __init__(self, limits: ResponseLimits) -> None:
         self._limits = limits
         self.pieces: list[bytes] = []
-        """Body data that has been received but not yet read."""
+        """Body data that was received but not yet read."""
         self.on_body = self.pieces.append  # the parser calls list.append itself: no frame of ours per piece
         self._parser = httptools.HttpResponseParser(self)
         self.expect(is_head_request=False)
@@ -61,13 +61,13 @@ class ResponseParser:
         self.has_head = False
         self.is_complete = False
         self.keep_alive = False
-        """Whether both sides keep the connection open after the response."""
+        """Whether both sides will keep the connection open after the response."""
         self.unread_bytes = 0
         self._received: Headers = []
         self._is_interim = False
 
     def feed(self, data: bytes) -> str | None:
-        """Parse *data*. Return the reason why the response is unacceptable, or None.
+        """Parse the response data *data*. Return the reason why the response is unacceptable, or None.
 
         Data after a complete response is not an error of that response, but ends the connection.
         """
@@ -88,11 +88,11 @@ class ResponseParser:
         return None
 
     def must_pause(self) -> bool:
-        """Return True if so much body data is unread that receiving must pause."""
+        """Return whether so much body data is unread that receiving must pause."""
         return self.unread_bytes > self._limits.high_water_bytes and bool(self.pieces) and not self.is_complete
 
     def take_body(self) -> bytes:
-        """Return the body data received since the last call."""
+        """Return the body data that was received since the last call."""
         pieces = self.pieces
         data = pieces[0] if len(pieces) == 1 else b"".join(pieces)
         pieces.clear()
@@ -100,7 +100,7 @@ class ResponseParser:
         return data
 
     def close(self) -> bool:
-        """Record that the worker closed the connection. Return True if this completes the response."""
+        """Record that the worker closed the connection. Return whether this completes the response."""
         if self.has_head and ends_with_connection(self._received):
             self.is_complete = True
         return self.is_complete
@@ -141,7 +141,7 @@ class ResponseParser:
 
 
 class _SecondAnswer(Exception):  # stops the parser; never leaves this module
-    """Data after the end of the expected response looks like another response."""
+    """The data after the end of the expected response looks like another response."""
 
 
 class _UnknownCoding(Exception):  # as above

@@ -6,21 +6,21 @@ from typing import Final
 from gateway.backends.upstream.engine_progress import EngineProgress
 
 OTHERS_ARRIVALS: Final = 10.0
-"""Average number of arrivals in each of the worker's other streams after which a silent stream counts as stalled. A
-pause lasts 20 usual gaps by default, so streams at half their usual rate reach this number.
+"""Average number of arrivals in each of the worker's other streams after which a silent stream counts as stalled. By
+default, a pause lasts as long as 20 usual gaps, so streams at half their usual rate reach this number.
 """
 LONGEST_PAUSE: Final = 10.0
 """Multiple of the allowed pause after which a stream counts as stalled even if all streams are silent or the engine
-generates tokens. An engine that is delayed by seconds is not dead, and its output may be held back.
+generates tokens. An engine with a delay of seconds is not dead, and something might hold its output back.
 """
 READINGS: Final = 5.0
-"""Number of metrics readings requested during one pause of a worker's only stream. Two readings suffice, so some may be
-late. A fifth of a pause is four usual gaps by default, in which a working engine generates tokens.
+"""Number of metrics readings that are requested during one pause of a worker's only stream. Two readings suffice, so
+some can be late. By default, a fifth of a pause is four usual gaps, in which a working engine generates tokens.
 """
 
 
 class StallDetector:
-    """Stall detection for one connection. All times are monotonic seconds."""
+    """Detector of stalls on one connection. All times are monotonic seconds."""
 
     __slots__ = (
         "_generated_at",
@@ -34,20 +34,20 @@ class StallDetector:
 
     def __init__(self) -> None:
         self.arrivals = 0
-        """Number of data arrivals in the response since the last `take_arrivals`."""
+        """Number of times that data of the response arrived since the last `take_arrivals`."""
         self.paused_at = 0.0
         self._generated_at = -math.inf
         self.expect(math.inf)
 
     def expect(self, idle_s: float) -> None:
-        """Begin a response in which pauses of *idle_s* seconds are allowed."""
+        """Begin a response in which pauses of up to *idle_s* seconds are allowed."""
         self.idle_s = self._longest_idle_s = idle_s
         self.arrivals = 0
         self._others_arrivals = 0.0
         self._has_company = False
 
     def is_stricter(self) -> bool:
-        """Return True if the allowed pause was shortened during the response. A pause alone then does not prove a
+        """Return whether the allowed pause was shortened during the response. If so, a pause alone does not prove a
         stall.
         """
         return self.idle_s < self._longest_idle_s
@@ -67,7 +67,7 @@ class StallDetector:
             self._others_arrivals += others_arrivals / others
 
     def inquire(self, engine: EngineProgress, now: float) -> None:
-        """Request a reading of *engine* if the stream is the worker's only one, and record whether it generates
+        """Request a reading of *engine* if this is the worker's only stream, and record whether the engine generates
         tokens.
         """
         if not self._has_company and now >= self.paused_at + self.idle_s / READINGS:
@@ -75,7 +75,7 @@ class StallDetector:
             self._generated_at = engine.generated_at(self.paused_at)
 
     def has_stalled(self, now: float) -> bool:
-        """Return True if the current pause, which exceeds the allowed length, is a stall.
+        """Return whether the current pause, which exceeds the allowed length, is a stall.
 
         1. It exceeds the worker's own limit, or `LONGEST_PAUSE` times the allowed pause: stalled.
         2. The worker's other streams continue: stalled. The engine's counter does not help, because it includes their

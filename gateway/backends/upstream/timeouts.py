@@ -5,8 +5,8 @@ from dataclasses import dataclass, fields
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Time limits in seconds. Checks run at the pool's sweep interval (0.2 s by default), so timeouts may occur later
-    by that time.
+    """Time limits in seconds. The pool checks them at its sweep interval (0.2 s by default), so timeouts can occur
+    later by that time.
 
     Raises:
         ValueError: if a time limit is not above zero.
@@ -16,10 +16,10 @@ class Timeouts:
     """Seconds for name lookup, TCP connection and TLS handshake together."""
     first_byte_s: float | None = 600.0
     """Seconds from sending to status and headers, or to the first body byte of a stream. They include the wait for a
-    free connection and the worker's queue. If None, only *total_s* applies.
+    free connection and in the worker's queue. If None, only *total_s* applies.
     """
     idle_s: float = 300.0
-    """Longest pause in seconds between two pieces of a body while the reader waits. Waiting for a slow reader does not
+    """Longest pause in seconds between two pieces of a body while the reader waits. A slow reader's delay does not
     count.
     """
     total_s: float = 3600.0

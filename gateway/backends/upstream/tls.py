@@ -1,4 +1,4 @@
-"""TLS certificate verification settings for connections from the gateway."""
+"""Settings for the verification of TLS certificates on connections from the gateway."""
 
 import ssl
 

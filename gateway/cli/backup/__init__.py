@@ -1,1 +1,1 @@
-"""Backup, restore and consistency check of the store."""
+"""Backup, restore and consistency check of the gateway's store."""

@@ -18,11 +18,11 @@ _END = (0).to_bytes(4, "big")
 
 
 class BackupBroken(Exception):
-    """The file is not a backup, or it is damaged or incomplete."""
+    """The file is not a backup, or the backup is damaged or incomplete."""
 
 
 class Header(msgspec.Struct, frozen=True):
-    """First record of a backup file. It describes the store that was backed up."""
+    """First record of a backup file, which describes the store that was backed up."""
 
     store: str
     """Identifier of the store that was backed up."""
@@ -33,7 +33,7 @@ class Header(msgspec.Struct, frozen=True):
 
 
 class BackupWriter:
-    """Writes a new backup file at *path*, readable only by its owner. The file is deleted unless `finish` is called.
+    """Writer of a new backup file at *path*, readable only by its owner. Unless `finish` is called, it is deleted.
 
     Raises:
         OSError: if the file exists already or cannot be created.

@@ -1,4 +1,4 @@
-"""Consistency check of a store: completeness, readability and references between entries."""
+"""Consistency check of a store: Are all entries complete and readable, and are references between them valid?"""
 
 import sqlite3
 from collections import Counter
@@ -14,7 +14,7 @@ from gateway.tenancy.teams.redis_teams import KEYS, TEAMS, WORKERS
 from gateway.tenancy.teams.team_store import Snapshot
 
 MOST = 20
-"""Maximum number of reported problems of one kind."""
+"""Maximum number of problems of one kind to report."""
 
 _LEDGER = (
     (
@@ -30,7 +30,7 @@ _LEDGER = (
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Number of team, key and worker entries in a store, including unreadable ones."""
+    """Number of team, key and worker entries in a store, including entries that cannot be read."""
 
     teams: int
     keys: int
@@ -39,7 +39,7 @@ class Rows:
 
 
 def faults_of(snapshot: Snapshot, rows: Rows, declared: Collection[str]) -> list[str]:
-    """Return the problems found in teams, keys and workers. *declared* holds the names of the teams in the settings."""
+    """Return the problems found in teams, keys and workers. *declared* has the names of the teams in the settings."""
     faults = []
     for what, read, there in (
         ("teams", len(snapshot.teams), rows.teams),

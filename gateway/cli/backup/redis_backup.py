@@ -21,13 +21,13 @@ from gateway.tenancy.teams.redis_teams import CHANGES, IDENTITY, KEYS, PEPPER, R
 
 PREFIX = b"warmgate:"
 _PASSING = (b"warmgate:replicas:", b"warmgate:quota:check")
-"""Prefixes of Redis keys that gateways recreate automatically, so backups omit them."""
+"""Prefixes of Redis keys that gateways create again automatically. Backups omit these keys."""
 BATCH: Final = 200
-"""Number of Redis keys that are read or written in one pipeline."""
+"""Number of Redis keys to read or write in one pipeline."""
 PAGE: Final = 1000
 """Number of stream entries or hash fields in one backup record."""
 VALUES: Final = 20_000
-"""Number of values written in one pipeline, which amounts to a few MB."""
+"""Number of values to write in one pipeline, which amounts to a few MB."""
 _DIRECTORY = """
 return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) or '', redis.call('GET', KEYS[3]) or '',
     redis.call('HGETALL', KEYS[4]), redis.call('HGETALL', KEYS[5]), redis.call('HGETALL', KEYS[6])}
@@ -35,13 +35,13 @@ return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) or '', redis.call
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True):
-    """Content of one Redis key, or part of a large one."""
+    """Content of one Redis key, or part of the content of a large key."""
 
     name: bytes
     kind: str
     """Redis type of the key: string, hash, set, zset or stream."""
     values: list[bytes]
-    """Flat list of fields and values, or members and scores.
+    """List of fields and values, or of members and scores, without nesting.
 
     A stream entry has its ID, field count, fields and values.
     """
@@ -50,7 +50,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True):
 
 
 class RedisBackup:
-    """Backs up and restores the store behind *link*. *wall_clock* returns seconds since 1970."""
+    """Backup and restore of the store that *link* connects to. *wall_clock* returns seconds since 1970."""
 
     def __init__(self, link: RedisLink, *, wall_clock: Callable[[], float]) -> None:
         self._link = link
@@ -90,7 +90,7 @@ class RedisBackup:
         return count + len(kept)
 
     async def is_empty(self) -> bool:
-        """Return whether the store has no teams, keys, added workers and usage."""
+        """Return whether the store contains no teams, keys, added workers and usage."""
         revision, usage = await self._ask(_revision), await self._ask(_has_usage)
         return revision is None and not usage
 
@@ -98,7 +98,7 @@ class RedisBackup:
         return cast("bytes | None", await self._ask(lambda client: client.get(PEPPER)))
 
     async def clear(self) -> None:
-        """Delete all data of Warmgate. The identity is deleted first, so that gateways stop writing."""
+        """Delete all data of Warmgate in Redis. The identity is deleted first, so that gateways stop writing."""
         await self._ask(lambda client: client.delete(IDENTITY))
         names = sorted(await self.names())
         for begin in range(0, len(names), BATCH):
@@ -106,7 +106,7 @@ class RedisBackup:
             await self._piped(lambda pipe, batch=batch: [pipe.execute_command("UNLINK", name) for name in batch])  # type: ignore[misc]
 
     async def restore(self, path: Path, *, pepper: bytes | None) -> int:
-        """Restore the backup at *path* and return the number of its records. Also store *pepper* if it is not None."""
+        """Restore the backup at *path* and return the number of its records. If *pepper* is not None, store it, too."""
         batch: list[Record] = []
         count = values = 0
         now_ms = self._wall_clock() * 1000
@@ -126,7 +126,7 @@ class RedisBackup:
         return count
 
     async def names(self) -> set[bytes]:
-        """Return all Redis keys of Warmgate, except those that gateways recreate automatically."""
+        """Return all Redis keys of Warmgate, except those that gateways create again automatically."""
 
         async def scan(client: "Redis") -> set[bytes]:
             return {name async for name in client.scan_iter(match=PREFIX + b"*", count=PAGE)}

@@ -44,7 +44,7 @@ def back_up(source: Path, target: Path, *, with_pepper: bool) -> None:
 
 
 def identity_in(path: Path) -> tuple[Identity, bytes | None]:
-    """Check the integrity of the SQLite file at *path*, and return the identity and the pepper it contains.
+    """Check the integrity of the SQLite file at *path*, and return the identity and the pepper in it.
 
     Raises:
         StoreUnavailable: if the file is damaged or is not a store.
@@ -80,7 +80,7 @@ def integrity_faults(connection: sqlite3.Connection) -> list[str]:
 
 
 def is_empty(path: Path) -> bool:
-    """Return whether *path* has no file, or a file without teams, keys, added workers and usage."""
+    """Return whether there is no file at *path*, or a file without teams, keys, added workers and usage."""
     if not path.exists():
         return True
     try:
@@ -93,7 +93,7 @@ def is_empty(path: Path) -> bool:
 
 
 def restore(backup: Path, target: Path, *, pepper: bytes | None) -> None:
-    """Replace the file *target* with *backup*, and store *pepper* if it is not None.
+    """Replace the file *target* with *backup*. If *pepper* is not None, store it in the file.
 
     No gateway may be using *target*.
 

@@ -1,4 +1,4 @@
-"""Backup, restore and check of the store in the settings.
+"""Backup, restore and check of the store that the settings name.
 
 Failures are raised as `StoreUnavailable` with a readable message.
 """
@@ -24,12 +24,12 @@ from gateway.tenancy.teams.identity import SCHEMA
 from gateway.tenancy.teams.secret import fingerprint
 
 QUESTION_S = 60.0
-"""Seconds until a store query of a command times out. Listing all keys of a large Redis takes seconds."""
+"""Seconds until a command's query to the store times out. A list of all keys in a large Redis takes seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """Result of a store check."""
+    """Result of the check of a store."""
 
     identity: str
     fingerprint: str
@@ -40,7 +40,7 @@ class Checked:
 
 
 async def back_up(rules: StoreRules, path: Path, *, with_pepper: bool, wall_clock: Callable[[], float]) -> None:
-    """Write a backup of the store to the new file *path*. Gateways may keep using the store.
+    """Write a backup of the store to the new file *path*. Gateways can continue to use the store.
 
     Raises:
         StoreUnavailable: if the store cannot be used.

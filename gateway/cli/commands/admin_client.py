@@ -1,4 +1,4 @@
-"""Client of `/admin/v1`, served by a running gateway or by an application inside the command's process."""
+"""Client of `/admin/v1`, which a running gateway or an application inside the command's process serves."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -21,11 +21,11 @@ PREFIX = "/admin/v1"
 PAGE = 500
 """Number of list entries to request per page."""
 MOST_SHOWN = 300
-"""Number of characters to show of a response that did not come from Warmgate."""
+"""Maximum number of characters to show of a response that did not come from Warmgate."""
 
 
 class AdminClient:
-    """Sends admin requests with *http*, which has the base URL and the key. Failed requests raise `CommandFailed`."""
+    """Client that sends admin requests with *http* (the base URL and the key). Failures raise `CommandFailed`."""
 
     def __init__(self, http: "httpx.AsyncClient") -> None:
         self._http = http
@@ -43,7 +43,7 @@ class AdminClient:
         await self._ask("DELETE", path, query=query)
 
     async def listed(self, *path: str, query: Query | None = None, most: int | None = None) -> list[Json]:
-        """Return all entries of a list, or only the first *most*. Fetches as many pages as needed."""
+        """Return all entries of a list, or only the first *most*. As many pages as necessary are fetched."""
         entries: list[Json] = []
         after: str | None = None
         while most is None or len(entries) < most:
@@ -56,7 +56,7 @@ class AdminClient:
         return entries
 
     async def pieces(self, *path: str, query: Query) -> AsyncIterator[bytes]:
-        """Yield the response body in chunks as they arrive."""
+        """Yield the response body in chunks as the chunks arrive."""
         with_values = {name: value for name, value in query.items() if value is not None}
         async with self._telling(), self._http.stream("GET", _url(path), params=with_values) as response:
             if not response.is_success:
@@ -81,7 +81,7 @@ class AdminClient:
 
     @asynccontextmanager
     async def _telling(self) -> AsyncIterator[None]:
-        """Convert transport errors of the block into `CommandFailed` with a readable message."""
+        """Convert transport errors in the block into `CommandFailed` with a readable message."""
         # Every command comes by here while the parser is made, and most have no use for a client.
         import httpx  # noqa: PLC0415
 

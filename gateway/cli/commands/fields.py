@@ -65,7 +65,7 @@ def add_key_fields(command: argparse.ArgumentParser, *, to_change: bool) -> None
 
 
 def said_of(arguments: argparse.Namespace, fields: tuple[str, ...], *, now: float) -> Json:
-    """Return the given options among *fields* as a request body of the admin API.
+    """Return the command-line options among *fields* as a request body for the admin API.
 
     A field to reset has the value null.
 

@@ -1,4 +1,4 @@
-"""`warmgate key`: manage keys."""
+"""`warmgate key`: manage API keys."""
 
 import argparse
 from typing import Any

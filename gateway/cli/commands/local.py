@@ -1,4 +1,4 @@
-"""Local version of `/admin/v1` that works on the configured store inside the command's process, without a gateway.
+"""Local version of `/admin/v1` that works on the configured store in the command's process, without a gateway.
 
 A running gateway that uses the same store applies the changes within a second.
 """

@@ -14,7 +14,7 @@ _OBJECT = "object"
 
 
 class CommandFailed(Exception):
-    """A command failed; the text is a full sentence. The exit code *code* is 1 for a failure and 2 for wrong usage."""
+    """A command failed. The text is a full sentence. The exit code *code* is 1 for a failure and 2 for wrong usage."""
 
     def __init__(self, message: str, *, code: int = 1) -> None:
         super().__init__(message)
@@ -22,7 +22,7 @@ class CommandFailed(Exception):
 
 
 class Output:
-    """Writes command output to *sink* in UTF-8. *now* is the start time of the command in seconds since 1970."""
+    """Writer of command output to *sink* in UTF-8. *now* is the start time of the command in seconds since 1970."""
 
     def __init__(self, sink: BinaryIO, *, is_json: bool, now: float) -> None:
         self._sink = sink
@@ -54,7 +54,7 @@ class Output:
             self.text("\nThe secret is shown only once and is not stored. If you lose it, rotate the key.\n")
 
     def done(self, sentence: str) -> None:
-        """Print *sentence* unless the output is JSON. Programs check the exit code instead."""
+        """Print *sentence* unless the output is JSON, because programs check the exit code instead."""
         if not self.is_json:
             self.text(f"{sentence}\n")
 

@@ -1,4 +1,4 @@
-"""`warmgate store`: initialize, back up, restore and check the store directly. Requires settings with write access."""
+"""`warmgate store`: initialize, back up, restore and check the store directly. The settings must allow write access."""
 
 import argparse
 import asyncio

@@ -17,7 +17,7 @@ Ask = Callable[[AdminClient, argparse.Namespace, Output], Awaitable[None]]
 
 
 class Subcommands:
-    """Adds commands to *added*, the object that argparse's `add_subparsers` returns."""
+    """Registration of commands in *added*, the object that argparse's `add_subparsers` returns."""
 
     def __init__(self, added: "argparse._SubParsersAction[Any]") -> None:
         self._added = added
@@ -27,7 +27,7 @@ class Subcommands:
         return Subcommands(parser.add_subparsers(title="commands", metavar="COMMAND", required=True))
 
     def command(self, name: str, ask: Ask, *, help: str) -> argparse.ArgumentParser:  # noqa: A002
-        """Add a command that runs *ask*, with the options that all admin commands share."""
+        """Add a command that runs the function *ask*, with the options that all admin commands share."""
         parser: argparse.ArgumentParser = self._added.add_parser(name, help=help)
         parser.set_defaults(run=run, ask=ask)
         parser.add_argument("--json", dest="is_json", action="store_true", help="print JSON")
@@ -36,7 +36,7 @@ class Subcommands:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the admin command in *arguments* and return its exit code.
+    """Run the admin command that *arguments* describe and return its exit code.
 
     Raises:
         SettingsError: if the settings are invalid.

@@ -19,7 +19,7 @@ def table(rows: Sequence[Mapping[str, Any]], columns: Sequence[str]) -> str:
 
 
 def card(entity: Mapping[str, Any]) -> str:
-    """Return one line per field of *entity*, without fields that are None or empty."""
+    """Return one line for each field of *entity*, without fields that are None or empty."""
     said = {name: text_of(value) for name, value in entity.items() if value not in (None, [], {})}
     width = max(map(len, said), default=0)
     return "".join(f"{name.replace('_', ' '):{width}}  {value}\n" for name, value in said.items())
@@ -43,7 +43,7 @@ def text_of(value: Any) -> str:
 
 
 def _is_of_numbers(values: Sequence[Any]) -> bool:
-    """Return whether all values except None are numbers, and at least one is."""
+    """Return whether all values except None are numbers, and there is at least one number."""
     there = [value for value in values if value is not None]
     return bool(there) and all(isinstance(value, int | float) and not isinstance(value, bool) for value in there)
 

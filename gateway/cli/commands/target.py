@@ -14,7 +14,7 @@ from gateway.settings import Settings, SettingsError, load
 KEY = "WARMGATE_ADMIN_KEY"
 URL = "WARMGATE_ADMIN_URL"
 TIMEOUT_S = 30.0
-"""Seconds to wait for the next data of a response. Summing the usage of several years takes a second."""
+"""Seconds to wait for the next data of a response. The sum of several years of usage takes a second."""
 
 
 def add_target(
@@ -34,7 +34,7 @@ def add_target(
 
 
 def gateway_url(arguments: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
-    """Return the address of the gateway that *arguments* and *environ* name; None: they name settings.
+    """Return the gateway address in *arguments* and *environ*, or None if these name settings instead.
 
     Raises:
         CommandFailed: the variable holds no address.
@@ -75,7 +75,7 @@ async def connected(arguments: argparse.Namespace, environ: Mapping[str, str]) -
 
 
 def admin_url(text: str) -> str:
-    """Return *text* without a trailing slash if it is a gateway URL. Raise an argparse error otherwise."""
+    """Return *text* without a trailing slash if it is the URL of a gateway. Otherwise, raise an argparse error."""
     try:
         url = urlsplit(text)
         is_one = url.scheme in ("http", "https") and bool(url.hostname) and url.port != 0

@@ -1,4 +1,4 @@
-"""Parsers that convert option values to the form that the admin API expects.
+"""Parsers that convert option values to the format of the admin API.
 
 Each parser raises `argparse.ArgumentTypeError` for an invalid value, and argparse adds the option's name to the
 message.
@@ -21,7 +21,7 @@ _LONGEST_S = 100 * 366 * 86400
 
 class LimitValue(NamedTuple):
     model: str | None
-    """Model to which the limit applies, or None for the limit on all models together."""
+    """Model to which the limit applies, or None if the limit applies to all models together."""
     measure: str
     amount: int | float | None
     """Value of the limit, or None to remove the limit."""
@@ -38,7 +38,7 @@ def limit(text: str) -> LimitValue:
 
 
 def model_limit(text: str) -> LimitValue:
-    """Parse a model limit such as ``tiny:tokens_per_minute=10000``. Only the model name may contain further colons."""
+    """Parse a model limit such as ``tiny:tokens_per_minute=10000``. Only the model name can contain further colons."""
     name, equals, amount = text.partition("=")
     model, separator, measure = name.rpartition(":")
     if not (equals and separator and model):
@@ -56,13 +56,13 @@ def duration_s(text: str) -> float:
 
 
 class Expiry(NamedTuple):
-    """Expiry of a key, as either a duration or a point in time. A key without either never expires."""
+    """Expiry of an API key, as a duration or as a point in time. A key without both never expires."""
 
     after_s: float | None = None
     at: str | None = None
 
     def at_time(self, now: float) -> str | None:
-        """Return the expiry in RFC 3339, or None for a key that never expires. *now* is in seconds since 1970."""
+        """Return the expiry in RFC 3339 format, or None if the key never expires. *now* is in seconds since 1970."""
         if self.after_s is None:
             return self.at
         ends = datetime.fromtimestamp(now, UTC) + timedelta(seconds=self.after_s)
@@ -88,14 +88,14 @@ def expiry(text: str) -> Expiry:
 
 
 def month(text: str) -> str:
-    """Return *text* if it is a month in the form ``2026-11``."""
+    """Return *text* if it is a month in the format ``2026-11``."""
     if not re.fullmatch(r"\d{4}-(0[1-9]|1[0-2])", text, re.ASCII):
         raise ArgumentTypeError(f"{text!r} is not a month such as 2026-11")
     return text
 
 
 def day(text: str) -> str:
-    """Return *text* if it is a date in the form ``2026-11-21``."""
+    """Return *text* if it is a date in the format ``2026-11-21``."""
     try:
         if re.fullmatch(r"\d{4}-\d{2}-\d{2}", text, re.ASCII):
             datetime.fromisoformat(text)

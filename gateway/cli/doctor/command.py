@@ -1,4 +1,4 @@
-"""`warmgate doctor`: asks for facts, makes findings of them, and prints them.
+"""`warmgate doctor`: collect facts, derive findings from them, and print the findings.
 
 Exit codes: 0 no error and no warning, 1 at least one, or the gateway could not be asked, 2 bad configuration or usage.
 """
@@ -21,7 +21,7 @@ from gateway.cli.doctor.finding import Finding
 from gateway.cli.doctor.rules import diagnosed
 
 MODELS = "WARMGATE_MODELS"
-"""Beginning of the variables without which there are no settings but those of a file."""
+"""First part of the names of the environment variables that can define models without a settings file."""
 COLUMNS = ("severity", "finding", "concerns", "what")
 
 
@@ -37,7 +37,7 @@ def add_doctor(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") 
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Carry out the command and return its exit code.
+    """Run `warmgate doctor` and return its exit code.
 
     Raises:
         SettingsError: the settings are wrong.
@@ -57,7 +57,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def show(findings: Sequence[Finding], output: Output) -> None:
-    """Print *findings*: a line for each, and below them what to do about each kind."""
+    """Print *findings*: a line for each finding, and below these lines a remedy for each kind of finding."""
     if output.is_json:
         output.entity({"object": "diagnosis", "findings": [_json(finding) for finding in findings]})
         return

@@ -1,4 +1,4 @@
-"""A finding of the diagnosis, and the table of all kinds of findings."""
+"""Findings of a diagnosis, and the table of all kinds of findings."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,25 +7,25 @@ from typing import Literal
 
 Severity = Literal["error", "warning", "info"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
-"""Severities, the highest first. Only the first two make the command fail."""
+"""Severities of findings, highest first. Only the first two make the command fail."""
 
 PAGE = "docs/operate/troubleshoot-by-symptom.md"
-"""The page with a section for each code; the code is its anchor."""
+"""Documentation page with a section for each kind of finding. The code of the kind is the anchor."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Severity and remedy of all findings of one code."""
+    """Severity and remedy of all findings with the same code."""
 
     severity: Severity
-    """Severity of most of them."""
+    """Severity of most findings of this kind."""
     remedy: str
-    """Instruction to the operator."""
+    """Instruction that helps the operator to fix the problem."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One finding. None: it does not concern a single model, worker, team or fallback."""
+    """Finding of a diagnosis. A field is None if no single model, worker, team or fallback is concerned."""
 
     code: str
     text: str
@@ -34,7 +34,7 @@ class Finding:
     team: str | None = None
     fallback: str | None = None
     other_severity: Severity | None = None
-    """Severity, if it is not that of its kind."""
+    """Severity of the finding, or None for the severity of its kind."""
 
     @property
     def severity(self) -> Severity:
@@ -42,17 +42,17 @@ class Finding:
 
     @property
     def remedy(self) -> str:
-        """Instruction to the operator."""
+        """Instruction that helps the operator to fix the problem."""
         return KINDS[self.code].remedy
 
     @property
     def page(self) -> str:
-        """The section of the documentation that helps."""
+        """Link to the section of the documentation about this kind of finding."""
         return f"{PAGE}#{self.code}"
 
     @property
     def concerns(self) -> str:
-        """The model, worker, team or fallback that it concerns."""
+        """Model, worker, team or fallback that the finding concerns."""
         named = (("model", self.model), ("worker", self.worker), ("team", self.team), ("fallback", self.fallback))
         return ", ".join(f"{kind} {name}" for kind, name in named if name is not None) or "gateway"
 

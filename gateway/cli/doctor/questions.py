@@ -1,4 +1,4 @@
-"""Questions to the workers that a settings file names: what a diagnosis without a gateway can know of them."""
+"""Queries to the workers in a settings file, which give a diagnosis facts without a running gateway."""
 
 import asyncio
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from gateway.workers.worker_spec import WorkerSpec
 
 TIMEOUT_S = 3.0
 AT_ONCE = 16
-"""Workers that are asked at one time."""
+"""Maximum number of workers to query at the same time."""
 
 
 async def with_answers(facts: GatewayFacts, specs: Mapping[tuple[str, str], WorkerSpec]) -> GatewayFacts:
-    """Return *facts* with the answers of the workers in *specs*, by model and id.
+    """Return *facts* with the answers of the workers in *specs*, by model and worker id.
 
     Workers that share an address are not asked.
     """
@@ -57,7 +57,7 @@ async def _asked(worker: WorkerFacts, spec: WorkerSpec, client: WorkerClient) ->
 
 
 async def _stream(spec: WorkerSpec, probe: WorkerProbe) -> StreamFacts | None:
-    """Return what the engine says about its KV events; None: nothing."""
+    """Return the engine's information about its KV events, or None if it gives none."""
     sources = await find_sources(probe, host=urlsplit(spec.url).hostname or "")
     if sources is None or not sources.of_ranks:
         return None

@@ -1,4 +1,4 @@
-"""Rules about models, teams, the store and the gateway: facts in, findings out."""
+"""Rules that derive findings from facts about models, teams, the store and the gateway."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -9,24 +9,24 @@ from gateway.cli.doctor.finding import SEVERITIES, Finding
 
 ENOUGH_REQUESTS = 20
 SHORT_SHARE = 0.9
-"""Share of prompts under one block from which hits cannot be expected."""
+"""Share of prompts shorter than one block above which no cache hits can be expected."""
 ENOUGH_SPREAD = 200
-"""Requests from which their spread over the workers is judged."""
+"""Number of requests from which the distribution over the workers is judged."""
 MOST_SHARE = 0.8
-"""Share of the requests of a model that is too much for one of several workers."""
+"""Share of a model's requests that is too high for one of several workers."""
 BUSY_S = 1.0
 IDLE_DAYS = 30
-"""Days after which AWS closes legacy models to an account that did not use them."""
+"""Days after which AWS denies legacy models to an account that has not used them."""
 DAY_S = 86_400.0
 MISSED = 2
-"""Intervals without a test request after which the canary is overdue."""
+"""Number of intervals without a test request after which the canary request is overdue."""
 GRACE_S = 300.0
 CLOCK_S = 5.0
 SHOWN_KEYS = 5
 
 
 def diagnosed(facts: GatewayFacts) -> list[Finding]:
-    """Return all findings, the most severe first, and otherwise in the order of the settings."""
+    """Return all findings, most severe first, and otherwise in the order of the settings."""
     found = [
         *(finding for model in facts.models for finding in _of_model(model)),
         *(finding for team in facts.teams for finding in keys_without_limits(team)),
@@ -60,7 +60,7 @@ def round_robin(model: ModelFacts) -> Iterator[Finding]:
 
 
 def different_block_sizes(model: ModelFacts) -> Iterator[Finding]:
-    """A worker whose block size is not that of most workers of the model."""
+    """Report workers whose block size differs from that of most workers of the model."""
     sizes = {worker.id: worker.event_block_size or worker.block_size for worker in model.workers}
     counts = Counter(size for size in sizes.values() if size is not None)
     if len(counts) < 2:
@@ -73,7 +73,7 @@ def different_block_sizes(model: ModelFacts) -> Iterator[Finding]:
 
 
 def different_hash_seeds(model: ModelFacts) -> Iterator[Finding]:
-    """Engines of one kind that hash the same block differently.
+    """Report engines of one kind that compute different hashes for the same block.
 
     Where all differ, no seed is set, which is vLLM's default and harms only shared stores. Where some agree, a
     seed is set, and the others miss it.
@@ -117,7 +117,7 @@ def short_prompts(model: ModelFacts) -> Iterator[Finding]:
 
 
 def uneven_traffic(model: ModelFacts) -> Iterator[Finding]:
-    """One of several available workers answers almost everything. It is serious if requests wait there."""
+    """Report that one of several available workers answers almost everything, and whether requests wait there."""
     ready = [worker for worker in model.workers if worker.state == "up" and worker.role != "prefill"]
     total = sum(worker.requests for worker in ready)
     if len(ready) < 2 or total < ENOUGH_SPREAD:
@@ -150,7 +150,7 @@ def canaries(model: ModelFacts) -> Iterator[Finding]:
 
 
 def _overdue(fallback: FallbackFacts) -> str:
-    """Return why its test requests do not keep it open; empty: they do."""
+    """Return why test requests do not keep the fallback's model available, or an empty string if they do."""
     age_s, every_s = fallback.age_s, fallback.every_s
     if age_s is not None and age_s > IDLE_DAYS * DAY_S:
         return f"Its last test request was {age_s / DAY_S:.0f} days ago."

@@ -1,4 +1,4 @@
-"""Rules about single workers: facts in, findings out. One function for each symptom."""
+"""Rules that derive findings from facts about single workers, with one function for each symptom."""
 
 from collections.abc import Callable, Iterator
 
@@ -8,22 +8,22 @@ from gateway.cli.doctor.finding import Finding, Severity
 Rule = Callable[[ModelFacts, WorkerFacts], Iterator[Finding]]
 
 AHEAD_S = 1.0
-"""Seconds by which the events of a worker come before they were made, if its clock is ahead."""
+"""Seconds by which events seem to arrive before their creation if the worker's clock is ahead."""
 LATE_S = 10.0
-"""Lag of events beyond which the clock is suspected: they usually arrive within milliseconds."""
+"""Lag of events in seconds above which a wrong clock is suspected. Events usually arrive within milliseconds."""
 DATE_SKEW_S = 5.0
-"""Difference of two clocks that is reported; the header Date has whole seconds."""
+"""Difference between two clocks in seconds that is reported. The header Date has only whole seconds."""
 FEW_HELD = 0.5
-"""Share of the reported capacity below which an engine that evicts blocks does not have that capacity."""
+"""Share of the reported capacity below which an engine that evicts blocks cannot have that capacity."""
 MANY_HELD = 1.02
 ENOUGH_EVICTED = 32
-"""Evicted blocks from which the capacity is judged."""
+"""Number of evicted blocks from which the cache capacity is judged."""
 ENOUGH_STREAMS = 5
 AT_ONCE_SHARE = 0.8
 USUAL_FEATURES = frozenset({"text", "chat"})
-"""Features that almost every prompt has."""
+"""Prompt features that almost every prompt has."""
 SHORT_STAY_S = 30.0
-"""Time in the cache that is shorter than the pause between two turns of most conversations."""
+"""Seconds in the cache that are fewer than the pause between two turns of most conversations."""
 
 
 def unavailable(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
@@ -160,7 +160,7 @@ def clock_skew(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
 
 
 def inaccurate_predictions(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
-    """Mostly wrong predictions, which no other finding about the worker explains."""
+    """Report mostly wrong cache predictions that no other finding about the worker explains."""
     if worker.hit_alarm or (worker.stream is not None and worker.stream.doubt == "inaccurate"):
         share = 0.0 if worker.hit_accuracy is None else worker.hit_accuracy
         text = f"Predicted hits and those that it reports agree on {share:.0%} of the tokens."
@@ -185,13 +185,13 @@ RULES: tuple[Rule, ...] = (
 
 
 def findings_of(model: ModelFacts, worker: WorkerFacts) -> list[Finding]:
-    """Return the findings about *worker* of *model*."""
+    """Return the findings about the worker *worker* of *model*."""
     found = [finding for rule in RULES for finding in rule(model, worker)]
     return found or list(inaccurate_predictions(model, worker))
 
 
 def _evicts(stream: StreamFacts) -> bool:
-    """Whether the stream shows evictions, and no other removals."""
+    """Return whether the event stream shows evictions and no other removals of blocks."""
     return (
         stream.state == "live"
         and stream.removed_blocks >= ENOUGH_EVICTED
