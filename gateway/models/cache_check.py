@@ -1,4 +1,4 @@
-"""Check that the KV events of a worker's engine match the gateway's own tokens, once for each worker.
+"""Check that the KV events of a worker's engine match the gateway's own tokens. Each worker is checked once.
 
 Wrong events look like a cold cache. So the gateway sends the engine a unique prompt, and compares its KV events with
 the gateway's hashes of the same prompt. Model, tokens, block size, salt and topic each fail in a different way.
@@ -35,15 +35,15 @@ PATH = "/v1/completions"
 WORDS = ("warm", "gate", "asks", "itself", "whether", "it", "knows", "what", "is", "cached")
 SALT = "warmgate"
 SAME = "same"
-"""Beginning of the prompt that all workers get."""
+"""First words of the prompt that all workers receive."""
 HEARD_S = 5.0
-"""Seconds to wait for the KV events of a prompt, which is far longer than they take."""
+"""Seconds to wait for the KV events of a prompt, which usually arrive much faster."""
 POLL_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Examinee:
-    """One worker whose KV events are checked."""
+    """Worker whose KV events are checked."""
 
     worker: WorkerId
     url: str
@@ -51,7 +51,7 @@ class Examinee:
     upstream_name: str
     prompts: ExactPrompts
     block_size: int | None
-    """Tokens per block that the engine's metrics report, or None if they do not report it."""
+    """Tokens per block according to the engine's metrics, or None if the metrics do not include it."""
     blocks_heard: Callable[[], int]
     """Function that returns the number of blocks that the engine has published so far."""
 
@@ -74,7 +74,7 @@ class _Refused(Exception):
 
 
 class CacheCheck:
-    """KV event check that sends three tiny completions to a worker. *nonce* makes each prompt unique."""
+    """Check of KV events that sends three tiny completions to a worker. *nonce* makes each prompt unique."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class CacheCheck:
         self._timeout_s = timeout_s
 
     async def verdict(self, examinee: Examinee) -> Verdict:
-        """Run the check and return its result. It takes at most a few times *heard_s*, plus the time of the engine."""
+        """Run the check and return its result. It takes a few times *heard_s*, plus the time of the engine."""
         try:
             plain = await self._try(examinee, None)
             salted = await self._try(examinee, SALT) if plain == "agrees" else plain
@@ -105,7 +105,7 @@ class CacheCheck:
         return "salt" if (plain, salted) == ("agrees", "prefix") else salted
 
     async def block_hash(self, examinee: Examinee) -> int | None:
-        """Return the engine's hash of the first block of a prompt that is the same for all workers; None: not known.
+        """Return the engine's hash of the first block of a prompt that is the same for all workers, or None if unknown.
 
         Engines hash the same block differently if their seeds differ.
         """
@@ -181,8 +181,8 @@ class CacheCheck:
         return msgspec.json.decode(answer.content, type=_Answer).usage
 
     def _body(self, examinee: Examinee, salt: str | None, *, beginning: str | None = None) -> bytes:
-        """Return the body of a request of several blocks. Requests to different workers differ only in their first
-        words, and with a *beginning* in nothing.
+        """Return the body of a request of several blocks. By default, the first words differ for each worker. With
+        *beginning*, requests are equal for all workers.
         """
         size = max([examinee.block_size or 0, self._confirmed.block_size(examinee.worker) or 0, 16])
         text = f"{beginning or self._nonce()} " + " ".join(WORDS[i % len(WORDS)] for i in range(4 * size))

@@ -22,10 +22,10 @@ class DispatchQueue:
         self._waiting: dict[int, asyncio.Future[Dispatch]] = {}
         self._timer: asyncio.TimerHandle | None = None
         self.refused_by_team: Counter[str] = Counter()
-        """Number of refused requests since startup, by team."""
+        """Number of refused requests of each team since startup."""
 
     async def admit(self, request: Request) -> Dispatch:
-        """Wait until *request* is released, and return its dispatch. Canceling removes the request from the queue.
+        """Wait until *request* is released, and return its dispatch. A cancellation removes the request from the queue.
 
         Raises:
             QueueFull: if the queue is full, or the wait would exceed the caller's timeout.
@@ -48,8 +48,8 @@ class DispatchQueue:
             self._dispatcher.cancel(request)
 
     def at_once(self, request: Request) -> Dispatch:
-        """Return the dispatch of *request* at once, ahead of all waiting requests. Only streams that move to another
-        worker use it.
+        """Dispatch *request* at once, ahead of all waiting requests. Only a stream that moves to another worker needs
+        this.
         """
         return self._dispatcher.at_once(request, self._clock())
 
@@ -60,12 +60,12 @@ class DispatchQueue:
 
     @property
     def waiting(self) -> int:
-        """Number of requests that wait in the queue."""
+        """Number of requests that are waiting in the queue."""
         return self._dispatcher.waiting
 
     @property
     def waiting_by_team(self) -> Mapping[str, int]:
-        """Number of requests that wait in the queue, by team. The team is "" if there are no teams."""
+        """Number of requests that are waiting in the queue, by team. Without teams, the team is ""."""
         return self._dispatcher.waiting_by_team
 
     @property
@@ -73,7 +73,7 @@ class DispatchQueue:
         return self._dispatcher.oldest_wait_s(self._clock())
 
     def use(self, dispatcher: Dispatcher) -> None:
-        """Replace the dispatcher. Waiting requests keep their arrival times."""
+        """Replace the dispatcher of the queue. Waiting requests keep their arrival times."""
         former, self._dispatcher = self._dispatcher, dispatcher
         for request, since in former.hand_over():
             dispatcher.submit(request, since)
@@ -84,7 +84,7 @@ class DispatchQueue:
         return self._dispatcher.explain(request, self._clock())
 
     def turn(self) -> None:
-        """Release waiting requests if possible. Call it after a request has ended or a worker has changed."""
+        """Release waiting requests if possible. Call this method after a request has ended or a worker has changed."""
         if self._waiting:
             self._release(None)
 
@@ -120,7 +120,7 @@ class DispatchQueue:
             raise mine
 
     def _set_timer(self, now: float) -> None:
-        """Set a timer for the time when a worker is expected to become free."""
+        """Set a timer for the time at which a worker is expected to become free."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -129,7 +129,7 @@ class DispatchQueue:
             self._timer = asyncio.get_running_loop().call_later(max(0.0, at - now), self.turn)
 
     def _give_back(self, dispatch: Dispatch) -> None:
-        """Cancel a dispatch whose caller disconnected just as it was released."""
+        """Cancel the dispatch of a request whose caller disconnected just as the request was released."""
         if dispatch.booking is not None:
             self._fleet.bookings.release(dispatch.booking, Outcome(Ending.ABORTED), self._clock())
         # Not now: a request that is just being held does not wait yet for the place that it would get.

@@ -1,4 +1,4 @@
-"""Exact prompt tokens of one model's requests, hashed in the block sizes of its engines."""
+"""Exact prompt tokens of one model's requests, hashed with the block sizes of its engines."""
 
 from collections import Counter
 
@@ -16,13 +16,13 @@ class ExactPrompt(msgspec.Struct, frozen=True, gc=False):
     """Exact tokens of one prompt, as block hashes."""
 
     prefixes: tuple[Prefix, ...]
-    """Block hashes of the tokens that are certain, once for each block size of the workers."""
+    """Block hashes of the tokens that are certain, with one prefix for each block size of the workers."""
     tokens: int
     """Number of tokens in the whole prompt."""
 
 
 class ExactPrompts:
-    """Tokenize prompts with *token_source*, as long as an engine of *fleet* publishes KV events to compare them with.
+    """Tokenizer for prompts that uses *token_source* while an engine of *fleet* publishes KV events to compare with.
 
     *base* is the model that the workers load, and *adapter* is the LoRA adapter of the requests, if any. *hasher* also
     hashes KV events. *local* is the part of *token_source* that tokenizes inside the gateway, if any.
@@ -51,8 +51,8 @@ class ExactPrompts:
         """Number of prompts without exact tokens, by reason."""
 
     async def tokenize(self, path: str, raw: bytes, salt: str | None) -> ExactPrompt | None:
-        """Return the exact prompt of *raw*, a request body for *path*, with the cache salt *salt*. None if tokens are
-        unknown.
+        """Return the exact prompt of *raw*, a request body for *path*, with the cache salt *salt*. Return None if the
+        tokens are unknown.
         """
         sizes = self._fleet.caches.block_sizes
         if not sizes:

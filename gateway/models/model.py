@@ -1,4 +1,4 @@
-"""A model that the gateway serves: its workers, its routing strategy and its fallbacks."""
+"""Model that the gateway serves, with its workers, its routing strategy and its fallbacks."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -35,12 +35,12 @@ SPILL_SHARE = 0.5
 """Share of a caller's timeout after which a fallback answers instead, because the fallback also needs time."""
 
 PRIORITIES: Final[dict[Priority, int]] = {"low": LOW, "normal": NORMAL, "high": HIGH}
-"""Routing priority of each team priority."""
+"""Routing priority for each priority of a team."""
 
 
 @dataclass(slots=True)
 class _Traffic:
-    """Requests of one model that are in progress, shared by its former and its current settings."""
+    """Requests of one model that are in progress, shared by the model's former and current settings."""
 
     retry_budget: RetryBudget
     in_flight: int = 0
@@ -49,31 +49,31 @@ class _Traffic:
 
 
 ContinuationMode = Literal["off", "tokens", "text"]
-"""Ways to continue a stream on another worker: never, from its token ids, or from its text."""
+"""Methods to continue a stream on another worker: never, from its token ids, or from its text."""
 
 
 class Model:
-    """One model as configured, with everything that a request for it needs.
+    """Model as configured, with everything that is needed for a request to it.
 
     When the settings change, a new instance takes over from *former*. A running request keeps its instance.
     """
 
     prefill_decode: PrefillDecodePlan | None
-    """Plan for requests that a prefill and a decode worker share, or None if each request has one worker."""
+    """Plan for requests that a prefill worker and a decode worker share, or None if one worker answers each request."""
     context_tokens: int | None
     """Maximum number of prompt and output tokens together, or None if unknown."""
     allowed_engine_fields: frozenset[str]
-    """Request fields internal to engines that callers may send, see `gateway.protocol.engine_fields`."""
+    """Engine-internal request fields that callers are allowed to send, see `gateway.protocol.engine_fields`."""
     allows_background: bool
-    """Whether teams may request background responses, whose tokens the gateway cannot count."""
+    """Whether teams are allowed to request background responses, whose tokens the gateway cannot count."""
     answers_as_asked: bool
-    """Whether answers contain the model name of the request instead of the worker's name for it."""
+    """Whether answers contain the model name of the request instead of the name that the worker uses."""
     has_fleet: bool
-    """Whether workers may serve the model, now or later. Without any, requests do not wait for a worker."""
+    """Whether workers can serve the model, now or later. Otherwise, requests do not wait for a worker."""
     adapter: AdapterPlacement | None
-    """Placement of the LoRA adapter that the model is, or None. The reconciler sets it."""
+    """Placement of the model's LoRA adapter, or None for a base model. The reconciler sets this attribute."""
     metered: Metered
-    """Name, token prices and length limit of the model, for quotas."""
+    """Name, token prices and length limit of the model, used for quotas."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class Model:
 
     @property
     def in_flight(self) -> int:
-        """Number of requests being served, including requests that started with former settings."""
+        """Number of requests in progress, including requests that started with former settings."""
         return self._traffic.in_flight
 
     @in_flight.setter
@@ -157,24 +157,24 @@ class Model:
 
     @property
     def streams(self) -> OpenStreams:
-        """Open streams of the model that another worker could continue."""
+        """Open streams of the model that another worker would be able to continue."""
         return self._traffic.streams
 
     @property
     def latest(self) -> "Model":
-        """Instance of the model with the current settings. Long requests use it to find new workers."""
+        """Instance of the model with the current settings. Long requests use this instance to find new workers."""
         model = self
         while model._successor is not None:  # of the same class
             model = model._successor
         return model
 
     def succeeded_by(self, model: "Model") -> None:
-        """Record that the instance *model*, with newer settings, replaces this instance."""
+        """Record that the instance *model*, which has newer settings, replaces this instance."""
         self._successor = model
 
     @property
     def follows(self) -> bool:
-        """Whether the gateway follows KV events of the model's workers."""
+        """Whether the gateway follows the KV events of the model's workers."""
         return self.exact_prompts is not None
 
     async def exact_prompt(self, path: str, raw: bytes, body: Body) -> ExactPrompt | None:
@@ -232,7 +232,7 @@ class Model:
     def fallback_request(
         self, path: str, body: Body, request: Request, caller: Caller | None
     ) -> FallbackRequest | None:
-        """Return the description of a request for fallbacks, or None if no fallback may answer it."""
+        """Return the description of a request for fallbacks, or None if no fallback is allowed to answer it."""
         if not self.fallbacks or (caller is not None and not caller.may_fall_back):
             return None
         return FallbackRequest(
@@ -257,17 +257,17 @@ class Model:
         return self.strategy if all(confirmed) else f"{self.strategy}_in_part"
 
     def why_not_ready(self) -> str | None:
-        """Return the reason why no request could be answered now, or None if requests can be answered."""
+        """Return the reason why no request can be answered now, or None if requests can be answered."""
         return None if self.fallbacks else self.why_no_worker()
 
     def why_no_worker(self) -> str | None:
-        """Return the reason why no worker could answer a request now, or None if one could."""
+        """Return the reason why no worker can answer a request now, or None if a worker can."""
         if any(worker.is_answering for worker in self.fleet):
             return None if self.prefill_decode is None else self.prefill_decode.why_no_prefill()
         return _why_none_answers(self.fleet)
 
     def went_down(self, worker: WorkerId) -> None:
-        """Move requests that *worker* has not begun to answer to another worker or a fallback, if one is available.
+        """Move unanswered requests of *worker* to another worker or a fallback, if one is available.
 
         An engine that hangs, or a machine without power, closes no connection, so these requests would wait for their
         timeout. Answers that have begun stay: an engine that is too busy for a health check may still generate.
@@ -287,12 +287,12 @@ class Model:
             self.dispatch_queue.turn()
 
     def came_up(self) -> None:
-        """Wake waiting requests because a worker is new or available again."""
+        """Wake the waiting requests, because a worker is new or available again."""
         self.arrivals.announce()
         self.dispatch_queue.turn()
 
     def hand_over(self, worker: WorkerId) -> int:
-        """Move the streams of *worker* that another worker can continue, and return their number."""
+        """Move those streams of *worker* that another worker can continue, and return their number."""
         if not any(other.is_answering for other in self.fleet if other.id != worker):
             return 0
         return self.streams.hand_over(worker)
@@ -319,7 +319,7 @@ class Model:
         return self._index.held(worker)
 
     async def aclose(self) -> None:
-        """Close the connections to workers and fallbacks."""
+        """Close the connections to the model's workers and fallbacks."""
         for worker in (*self.workers.values(), *self._leaving):
             await worker.aclose()
         await self.fallbacks.aclose()
@@ -327,14 +327,14 @@ class Model:
             await self.prefill_decode.aclose()
 
     def _continue_from(self, former: "Model") -> None:
-        """Take over the running requests of *former*, and its backends that still serve some."""
+        """Take over the running requests of *former*, and those of its backends that still serve requests."""
         self._traffic = former._traffic  # noqa: SLF001  # of the same class
         staying = {id(backend) for backend in self.workers.values()}
         backends = (*former._leaving, *former.workers.values())  # noqa: SLF001
         self._leaving = tuple(b for b in backends if b.connections_open and id(b) not in staying)
 
     def _spills_in_s(self, caller: Caller | None, deadline_s: float | None) -> float | None:
-        """Return the seconds of waiting after which a fallback should answer, or None if the wait does not matter."""
+        """Return the seconds of waiting after which a fallback should answer, or None if long waits do not matter."""
         if not self.fallbacks or not self._spills_when_late or (caller is not None and not caller.may_fall_back):
             return None
         wanted_s = None if caller is None else caller.team.ttft_s
@@ -344,13 +344,13 @@ class Model:
         return min(wanted_s, deadline_s)
 
     def _scope(self, body: Body) -> bytes:
-        """Return the key of the cache that prompts share. Each LoRA adapter has its own cache, as in vLLM."""
+        """Return the key of the cache that requests share. As in vLLM, each LoRA adapter has its own cache."""
         salt = body.cache_salt
         return self._plain_scope + salt.encode() if salt else self._plain_scope
 
 
 def _why_none_answers(fleet: Fleet) -> str:
-    """Return the reasons why no worker of *fleet* can answer, with the number of workers for each reason."""
+    """Return the reasons why no worker in *fleet* can answer, with the number of workers for each reason."""
     answering = [worker for worker in fleet if worker.role != "prefill"]
     workers = len(answering)
     if workers == 0:

@@ -11,8 +11,8 @@ class ModelNames:
     """
 
     def __init__(self, models: Iterable[tuple[str, Iterable[str]]]) -> None:
-        """*models* has the name and the aliases of each model. An alias that ends in ``*`` matches all names with that
-        prefix.
+        """Create the lookup. *models* has the name and the aliases of each model. An alias that ends in ``*`` is a
+        prefix pattern.
 
         No name or alias occurs twice: the settings are checked for that.
         """
@@ -28,7 +28,7 @@ class ModelNames:
 
     @property
     def exact(self) -> list[str]:
-        """All names and aliases of models, without patterns."""
+        """All names and aliases of models, but no patterns."""
         return list(self._exact)
 
     def resolve(self, requested: str) -> str | None:

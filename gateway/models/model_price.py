@@ -7,7 +7,7 @@ from routing.fleet import Fleet
 
 
 class ModelPrice:
-    """Price per token: *price*, or a price derived from *gpu_hour_usd* and the measured speeds of *fleet*."""
+    """Price per token: either *price*, or a price computed from *gpu_hour_usd* and the measured speeds of *fleet*."""
 
     def __init__(self, price: Price | None, gpu_hour_usd: float | None, fleet: Fleet, fallbacks: Fallbacks) -> None:
         self._price = price or Price()
@@ -25,11 +25,11 @@ class ModelPrice:
 
     @property
     def cost_usd(self) -> CostUsd:
-        """Function that returns the cost of a request by its tokens. A fixed price is called directly, for speed."""
+        """Function that returns the cost of a request by its tokens. For speed, a fixed price is called directly."""
         return self._price.cost_usd if self._gpu_hour_usd is None else self._current_cost_usd
 
     def max_usd(self, prompt: float, cached: float, completion: float) -> float:
-        """Return the cost in US dollars on the most expensive backend that may answer, for reservations."""
+        """Return the cost in US dollars on the most expensive backend that can answer, for reservations."""
         own = self.current.cost_usd(prompt, cached, completion)
         return max(own, *(each.price().cost_usd(prompt, cached, completion) for each in self._fallbacks.in_order))
 

@@ -1,4 +1,4 @@
-"""Open streams that another worker could continue, by their current worker."""
+"""Open streams that another worker would be able to continue, by their current worker."""
 
 from cache_index import WorkerId
 from gateway.backends.backend import Reply
@@ -12,7 +12,7 @@ class OpenStreams:
         self._replies: dict[WorkerId, set[Reply]] = {}
 
     def opened(self, worker: WorkerId, reply: Reply) -> None:
-        """Add a stream. The caller must call `closed` when the stream ends."""
+        """Add an open stream. The caller must call `closed` when the stream ends."""
         self._replies.setdefault(worker, set()).add(reply)
 
     def closed(self, worker: WorkerId, reply: Reply) -> None:

@@ -1,4 +1,4 @@
-"""Disaggregation of a model's requests: some workers compute prompts (prefill), others generate answers (decode)."""
+"""Disaggregation of requests: some workers compute the prompts (prefill), and others generate answers (decode)."""
 
 import asyncio
 import random
@@ -25,17 +25,17 @@ the request at the same time, and find each other by a room number.
 """
 
 PATHS = frozenset({"/v1/chat/completions", "/v1/completions"})
-"""Paths whose request bodies can carry transfer parameters. Requests to other paths are not split."""
+"""Paths whose request bodies can contain KV transfer parameters. Requests to other paths are not split."""
 
 LARGEST_ROOM = 2**63 - 2**20
-"""Largest SGLang room number. Signed 64-bit numbers above it are reserved for further answers to the same prompt."""
+"""Largest room number (KV transfer id) for SGLang. Higher numbers are for further answers to the same prompt."""
 
 BOOTSTRAP_PORT = 8998
 """Default bootstrap port of SGLang's prefill workers, from sglang/srt/server_args.py."""
 
 
 class PrefillDecodePlan:
-    """Plan that decides which requests are split and which prefill workers are tried, and runs both halves of a
+    """Plan that decides which requests are split and which prefill workers are tried, and that runs both halves of a
     request.
     """
 
@@ -51,7 +51,7 @@ class PrefillDecodePlan:
         replace_loopback: bool = True,
         bootstrap_ports: Mapping[WorkerId, int] | None = None,
     ) -> None:
-        """*strategies* rank prefill workers, and *by_load* ranks decode workers. *handover* has the cost of transfers.
+        """Create the plan. *strategies* rank prefill workers, *by_load* ranks decode workers, *handover* has costs.
 
         With *replace_loopback*, a loopback ``remote_host`` of a prefill worker is replaced by the worker's address.
         """
@@ -66,7 +66,7 @@ class PrefillDecodePlan:
         self._halves: set[asyncio.Task[Any]] = set()
 
     def divided(self, request: Request, path: str, body: Body) -> Request:
-        """Return *request*, sent to *path* with *body*, marked as split if two workers may share it.
+        """Return *request*, sent to *path* with *body*. It is marked as split if two workers are allowed to share it.
 
         Requests for a single token are not split. Neither are requests for several answers, because vLLM's blocks can
         be fetched only once.
@@ -78,11 +78,11 @@ class PrefillDecodePlan:
         return request.changed(divides=True)
 
     def prefill_request(self, request: Request) -> Request:
-        """Return the prefill half of *request*, whose answer ends with the prefill."""
+        """Return the prefill half of *request*, whose answer ends when the prefill ends."""
         return request.changed(output_tokens=1.0, streams=True, spill_in_s=None)
 
     def order(self, request: Request, now: float) -> list[Candidate]:
-        """Return the prefill workers for *request*, best first, by the strategy of the request or of the model."""
+        """Return the prefill workers for *request*, best first, ranked by the strategy of the request or the model."""
         candidates = self._fleet.prefill_candidates(request, now)
         return admitting_first(self._strategies.named(self.strategy_of(request)).rank(request, candidates))
 
@@ -91,9 +91,7 @@ class PrefillDecodePlan:
         return request.strategy or self._strategies.default
 
     def why_no_prefill(self) -> str | None:
-        """Return the reason why no request can be answered although decode workers are ready, or None if requests can
-        be.
-        """
+        """Return the reason why requests fail although decode workers are ready, or None if requests succeed."""
         if self.flow == "nixl" or any(worker.is_ready and worker.role != "decode" for worker in self._fleet):
             return None
         return "none of its prefill workers is ready"
@@ -102,18 +100,18 @@ class PrefillDecodePlan:
         return self._bootstrap_ports.get(worker, BOOTSTRAP_PORT)
 
     def room(self) -> int:
-        """Return a random room number for SGLang."""
+        """Return a random room number (KV transfer id) for SGLang."""
         return self._rng.randrange(LARGEST_ROOM)
 
     def begin(self, half: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Run *half* of a request in its own task. It ends or is canceled independently of the other half."""
+        """Run *half* of a request in its own task, which ends or is canceled independently of the other half."""
         task = asyncio.get_running_loop().create_task(half)
         self._halves.add(task)
         task.add_done_callback(self._forget)
         return task
 
     def explain(self, explanation: Explanation, now: float) -> dict[str, Any]:
-        """Return, as JSON values, where both halves of the request would go now, without changing anything."""
+        """Return, as JSON values, where both halves of the request would go now, without any change of state."""
         request = self.prefill_request(explanation.request)
         candidates = self._fleet.prefill_candidates(request, now)
         order = admitting_first(self._strategies.named(self.strategy_of(request)).explain(request, candidates).order)

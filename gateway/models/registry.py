@@ -1,4 +1,4 @@
-"""Registry of all models, by the names that callers use."""
+"""Registry of all models, by the names that callers use for them."""
 
 from collections.abc import Iterator, Mapping
 
@@ -13,18 +13,18 @@ class Models:
     """Registry of all configured models, by name, alias or pattern."""
 
     def __init__(self, models: Mapping[str, Model] | None = None, names: ModelNames | None = None) -> None:
-        """*models* may also be set later, with `replace`."""
+        """Create a registry of *models*. Without *models*, call `replace` later."""
         self._models = models or {}
         self._names = names or ModelNames([])
         self.routes: RouteTable | None = None
-        """Names that stand for several models, or None if there are no such names."""
+        """Routing table of names that stand for several models, or None if there are no such names."""
 
     def __iter__(self) -> Iterator[Model]:
-        """Iterate over the current models. Replacing them meanwhile is safe."""
+        """Iterate over the current models. The models can be replaced safely during the iteration."""
         return iter(self._models.values())
 
     def replace(self, models: Mapping[str, Model], names: ModelNames, routes: RouteTable | None = None) -> None:
-        """Serve only *models* from now on. *names* also resolves the names of *routes*."""
+        """Serve only *models* from now on. *names* also maps the names of *routes*."""
         self._models = models
         self._names = names
         self.routes = routes
@@ -38,7 +38,7 @@ class Models:
         return self._models.get(name)
 
     def find(self, name: str) -> Model:
-        """Return the model that the name, alias or pattern *name* resolves to.
+        """Return the model to which the name, alias or pattern *name* resolves.
 
         Raises:
             UnknownModel: if there is no such model.
@@ -50,7 +50,7 @@ class Models:
         return model
 
     def route(self, name: str) -> Route | None:
-        """Return the route that *name* resolves to, or None if it is not a route."""
+        """Return the route to which *name* resolves, or None if *name* is not a route."""
         known = None if self.routes is None else self._names.resolve(name)
         return None if known is None or self.routes is None else self.routes.get(known)
 
@@ -59,5 +59,5 @@ class Models:
         return next(iter(self._models)) if len(self._models) == 1 and self.routes is None else None
 
     def configured_name(self, name: str) -> str:
-        """Return the name of the model or route that *name* resolves to, or *name* itself if it is unknown."""
+        """Return the configured name to which *name* resolves, or *name* itself if it is unknown."""
         return self._names.resolve(name) or name

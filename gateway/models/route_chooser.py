@@ -1,4 +1,4 @@
-"""Choice of the model for a request whose name stands for several models (a route).
+"""Choice of a model for requests whose model name stands for several models (a route).
 
 1. A request that continues a stored response of its team goes to the model that stores it, if its key may use that
    model.
@@ -32,23 +32,23 @@ class RouteQuery(msgspec.Struct, frozen=True):
     header: Callable[[bytes], str | None]
     """Function that returns a request header by name, or None."""
     key: str | None = None
-    """Public id of the caller's key, or None if there are no keys."""
+    """Public id of the caller's API key, or None if there are no keys."""
     team: str | None = None
     user: str | None = None
-    """End user named by a request header, or None."""
+    """End user that a request header names, or None."""
     permits: Permits | None = None
-    """Permissions of the caller's key, or None if there are no keys."""
+    """Permissions of the caller's API key, or None if there are no keys."""
 
 
 class RouteChooser:
-    """Chooser among *models* and their routes. *owner_of* returns the owner of a stored response."""
+    """Choice among *models* and their routes. *owner_of* returns the owner of a stored response."""
 
     def __init__(self, models: Models, owner_of: Callable[[str], ResponseOwner | None]) -> None:
         self._models = models
         self._owner_of = owner_of
 
     async def model(self, asking: RouteQuery, *, peeks: bool = False) -> tuple[Model, RouteChoice | None]:
-        """Return the model for *asking*, and the reason for the choice, which is None if the name stands for one model.
+        """Return the model for *asking*, and the reason for the choice, or None if only one model has this name.
 
         With *peeks*, the request is not counted and takes no turn.
 
@@ -124,7 +124,7 @@ class RouteChooser:
         return None if who is None else short_name(who)
 
     def _named(self, route: Route, asking: RouteQuery) -> str | None:
-        """Return the key, user or session that determines the variant, or None if variants take turns."""
+        """Return the key, user or session that determines the model variant, or None if variants are used in turn."""
         if route.sticky == "key":
             return asking.key
         if route.sticky == "user":

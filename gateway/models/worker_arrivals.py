@@ -1,13 +1,13 @@
-"""Requests that wait for a worker, and are woken when one may be available."""
+"""Requests that wait for a worker and that are woken when one might be available."""
 
 import asyncio
 
 HEARTBEAT_S = 0.25
-"""Seconds between two checks without an announcement. A circuit breaker closes by time alone, without one."""
+"""Seconds between two checks without an announcement. Circuit breakers close after some time without one."""
 
 
 class WorkerArrivals:
-    """Requests of one model that wait for a worker, including those that began with former settings."""
+    """Requests of one model that wait for a worker, including requests that began with former settings."""
 
     def __init__(self) -> None:
         self._waiting: set[asyncio.Future[None]] = set()
@@ -26,13 +26,13 @@ class WorkerArrivals:
                 waiter.set_result(None)
 
     def deserted_since(self, now: float) -> float:
-        """Return the time since when there has been no worker: *now* at the first call after an announcement."""
+        """Return the time since which no worker exists, which is *now* at the first call after an announcement."""
         if self._deserted_since is None:
             self._deserted_since = now
         return self._deserted_since
 
     async def next(self) -> None:
-        """Wait for an announcement or a heartbeat. The caller then looks for a worker again."""
+        """Wait for an announcement or a heartbeat. Afterwards, the caller looks for a worker again."""
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.add(waiter)
         try:

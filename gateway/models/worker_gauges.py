@@ -16,11 +16,11 @@ class WorkerReading:
     worker: str
     values: Mapping[str, float]
     reported: EngineReading | None = None
-    """The engine's last report; None: there is no recent one."""
+    """Last report of the worker's engine, or None if there is no recent report."""
 
 
 class WorkerGauges:
-    """Reader of the gauges of *workers*. Observations in *former* stay valid for workers that stay."""
+    """Reader for the gauges of *workers*. Observations in *former* stay valid for the workers that remain."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class WorkerGauges:
         return None if observation is None or observation.is_stale(now) else observation.reading
 
     def _reported(self, worker: WorkerId, now: float) -> dict[str, float]:
-        """Return the gauges that the engine of *worker* reported, with their age, unless they are stale."""
+        """Return the gauges that the engine of *worker* reported, with the age of the report, unless they are stale."""
         observation = self._observations.get(worker)
         if observation is None:
             return {}

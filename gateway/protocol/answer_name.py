@@ -1,4 +1,4 @@
-"""Model names in answers. A caller gets back the model name that it used in the request.
+"""Model names in answers. Each caller receives the model name that it used in its request.
 
 A worker answers with its own name of the model. A caller that used an alias or the name of a route gets that name back,
 because some clients compare the two names. All other bytes stay unchanged.
@@ -13,8 +13,8 @@ from gateway.protocol.errors import MalformedBody
 from gateway.protocol.splice import members_of, spliced
 
 MAX_NAME_LENGTH: Final = 256
-"""Maximum length in characters of a model name that is put into answers. An alias that ends in ``*`` admits longer
-names, but every event of a stream repeats the name.
+"""Maximum length of a model name in answers, in characters. An alias that ends in ``*`` admits longer names, but every
+event of a stream repeats the name.
 """
 
 _name_in_event: Final = re.compile(rb'"model": ?"(?:[^"\\]|\\.)*"')
@@ -24,7 +24,7 @@ match.
 
 
 class AnswerName:
-    """Replaces the model name in a backend's answer by *asked*, the name that the caller used."""
+    """Replacement of the model name in a backend's answer by *asked*, the name that the caller used."""
 
     __slots__ = ("_json", "_member")
 
@@ -33,7 +33,7 @@ class AnswerName:
         self._member = (b'"model":' + self._json).replace(b"\\", b"\\\\")  # as a template of re
 
     def whole(self, body: bytes) -> bytes:
-        """Return the JSON object *body* with the caller's model name in ``model``. A body without that field, or of
+        """Return the JSON object *body* with the caller's model name in ``model``. A body without ``model``, or of
         another JSON type, is returned unchanged.
 
         Takes about 1 ms per megabyte.
@@ -46,8 +46,8 @@ class AnswerName:
         return spliced(body, {"model": self._json}, places) if has_model else body
 
     def events(self, data: bytes) -> bytes:
-        """Return *data* of a stream with the caller's model name in the first ``model`` of every event. Takes about 1
-        us per event.
+        """Return the stream data *data* with the caller's model name in the first ``model`` of every event. Takes about
+        1 us per event.
         """
         if b'"model":' not in data:
             return data
@@ -56,7 +56,7 @@ class AnswerName:
 
 def answer_name(asked: str, upstream_name: str, *, fell_back: bool) -> AnswerName | None:
     """Return an object that renames the model in an answer, or None if the backend already uses the name *asked* or if
-    that name is too long.
+    *asked* is too long.
     """
     if (asked == upstream_name and not fell_back) or not asked or len(asked) > MAX_NAME_LENGTH:
         return None

@@ -1,4 +1,4 @@
-"""Request bodies as routing needs them. The body itself is sent to the worker as the bytes that arrived.
+"""Request bodies as routing needs them. In contrast, the worker receives the original bytes of the body.
 
 Only fields that matter to the gateway are read, so all other fields that an engine understands pass through. A fault
 that an engine would reject with status 400 is reported with its position or field before a worker is chosen.
@@ -34,7 +34,7 @@ _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and s
 
 
 class Body(Value):
-    """The parsed body of one request, as routing needs it. Each endpoint has a parser for it; see
+    """Parsed body of a request, with the data for routing. Each endpoint has a parser for it; see
     `gateway.protocol.endpoints`.
     """
 
@@ -88,41 +88,41 @@ class Body(Value):
         self.max_tokens: Final = max_tokens
         """Maximum tokens per choice that the caller set, or 0 if the endpoint generates no tokens."""
         self.asks_usage: Final = asks_usage
-        """Whether the answer will include usage even if the gateway does not request it."""
+        """Whether the answer will include the token usage even if the gateway does not request it."""
         self.has_stream_options: Final = has_stream_options
-        """Whether the body has the key ``stream_options``, which may be null."""
+        """Whether the body has the key ``stream_options``, possibly with the value null."""
         self.prompt: Final = prompt
-        """Text whose prefix determines the cache hit; see `gateway.protocol.prompt`."""
+        """Prompt text whose prefix determines the cache hit; see `gateway.protocol.prompt`."""
         self.session: Final = session
-        """Session of the request: ``prompt_cache_key`` if given, and otherwise ``user``."""
+        """Session of the request: ``prompt_cache_key`` if given, and ``user`` otherwise."""
         self.cache_salt: Final = cache_salt
         """Cache salt of the request. Prompts share cached prefixes only with prompts of the same salt."""
         self.n: Final = n
-        """Number of answers, which is the field ``n`` times the number of prompts."""
+        """Number of requested answers, which is the field ``n`` times the number of prompts."""
         self.reads_cache: Final = reads_cache
-        """Whether vLLM can use cached blocks. It cannot with ``prompt_logprobs``, or ``echo`` and ``logprobs``."""
+        """Whether vLLM can use cached blocks. It cannot with ``prompt_logprobs``, or with ``echo`` and ``logprobs``."""
         self.writes_cache: Final = writes_cache
-        """Whether the blocks of the prompt stay in the worker's cache. Most pooling engines keep none."""
+        """Whether the prompt's blocks stay in the worker's cache. Most engines for pooling models keep none."""
         self.previous_response_id: Final = previous_response_id
-        """Id of an earlier response whose worker has the conversation. *prompt* contains only the new part."""
+        """Id of an earlier response whose worker has the conversation. *prompt* then contains only the new part."""
         self.user: Final = user
-        """End user named by the caller: ``safety_identifier`` if given, and otherwise ``user``."""
+        """End user named by the caller: ``safety_identifier`` if given, and ``user`` otherwise."""
         self.imposes_salt: Final = imposes_salt
-        """Whether the gateway has set `cache_salt`, so that it must be sent to the worker."""
+        """Whether the gateway has set `cache_salt`, so that the salt must be sent to the worker."""
         self.engine_fields: Final = engine_fields
         """Names of the engine fields in the body; see `gateway.protocol.engine_fields`."""
         self.omitted_bytes: Final = omitted_bytes
-        """Number of bytes of a very long prompt that *prompt* leaves out."""
+        """Number of bytes of a very long prompt that are missing in *prompt*."""
         self.places: Final = places
-        """Positions of the fields in the raw body, if they were found while parsing, as for large bodies."""
+        """Positions of the fields in the raw body, if the parser has found them, as in large bodies."""
         self.names_model: Final = names_model
-        """Whether the body names a model. If it does not, *model* is the only model that the gateway serves."""
+        """Whether the body names a model. If not, *model* is the only model that the gateway serves."""
         self.background: Final = background
-        """Whether the answer only confirms the start of the work. The caller fetches the result later."""
+        """Whether the answer only confirms the start of the work, so that the caller fetches the result later."""
 
     @property
     def prompt_bytes(self) -> int:
-        """Length of the whole prompt in bytes, including parts that *prompt* leaves out."""
+        """Length of the whole prompt in bytes, including any parts that are missing in *prompt*."""
         return len(self.prompt) + self.omitted_bytes
 
 
@@ -137,8 +137,8 @@ def parse_chat(raw: bytes) -> Body:
 
 
 def parse_chats(raw: bytes) -> Body:
-    """Parse the body of ``/v1/chat/completions/batch``, where *messages* is a list of chats. Raises the same errors as
-    `parse_chat`.
+    """Parse the body of ``/v1/chat/completions/batch``, in which *messages* is a list of chats. Raises the same errors
+    as `parse_chat`.
     """
     return parsed(raw, _chats)
 
@@ -149,7 +149,7 @@ def parse_completion(raw: bytes) -> Body:
 
 
 def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
-    """Return the result of *read* on *raw*, with all JSON errors translated.
+    """Return the result of *read* for *raw*, with all JSON errors translated to the gateway's errors.
 
     Raises:
         MalformedBody, InvalidField: see `parse_chat`.
@@ -174,7 +174,7 @@ def parsed(raw: bytes, read: Callable[[bytes], Body]) -> Body:
 
 
 def _bounded(body: Body) -> Body:
-    """Check the length of names in *body*. Names longer than `MAX_NAME_CHARACTERS` are shortened or refused.
+    """Check the lengths of the names in *body*. Names longer than `MAX_NAME_CHARACTERS` are shortened or refused.
 
     Names of sessions and users are only compared, so a long name is replaced by its digest.
 
@@ -203,7 +203,7 @@ def _short(name: str | None) -> str | None:
 def without_prompt(
     model: str | None, *, streams: bool = False, max_tokens: int | None = 0, engine_fields: tuple[str, ...] = ()
 ) -> Body:
-    """Return a body without a prompt, which all workers can serve equally well.
+    """Return a body without a prompt, for requests that all workers can serve equally well.
 
     Raises:
         InvalidField: if the model name is too long.
@@ -225,8 +225,8 @@ def without_prompt(
 
 
 def named(model: str | None) -> str:
-    """Return the model name, or ``""`` if it is missing. A gateway that serves only one model then adds its name
-    (`gateway.proxy.bodies`).
+    """Return the model name, or ``""`` if it is missing. If the gateway serves only one model, `gateway.proxy.bodies`
+    then adds this model's name.
 
     Raises:
         InvalidField: if the name is too long.
@@ -239,7 +239,7 @@ def named(model: str | None) -> str:
 
 
 def count(value: float | None, param: str, *, minimum: int) -> int | None:
-    """Return *value* as an int. The number 16.0 is accepted as 16, as engines do, because some languages have only
+    """Return *value* as an int. As in engines, the number 16.0 is accepted as 16, because some languages have only
     floats.
 
     Raises:
@@ -292,9 +292,7 @@ def _completion(
     prompts: int = 1,
     zero_is_unlimited: bool = False,
 ) -> Body:
-    """Return the parsed body of a completion. If *zero_is_unlimited* is true, a limit of 0 tokens means no limit, as it
-    does for engines.
-    """
+    """Return the parsed body of a completion. If *zero_is_unlimited* is true, 0 tokens mean no limit, as in engines."""
     options = body.stream_options
     max_tokens = count(body.max_tokens, "max_tokens", minimum=0)
     max_completion_tokens = count(body.max_completion_tokens, "max_completion_tokens", minimum=0)
@@ -318,7 +316,7 @@ def _completion(
 
 
 def _larger(max_tokens: int | None, max_completion_tokens: int | None) -> int | None:
-    """Return the larger of the two limits, because vLLM uses the second and SGLang the first."""
+    """Return the larger of two token limits, because vLLM uses the second and SGLang the first."""
     if max_tokens is None or max_completion_tokens is None:
         return max_tokens if max_completion_tokens is None else max_completion_tokens
     return max(max_tokens, max_completion_tokens)
@@ -346,7 +344,7 @@ def _has_template(chat: ChatFields) -> bool:
 
 
 def _prompt(text: TextBody) -> bytes:
-    """Render the prompt, which may be a string, a list of strings, token ids, lists of token ids, or embeddings."""
+    """Render the prompt, which can be a string, a list of strings, token ids, lists of token ids, or embeddings."""
     prompt = text.prompt
     if isinstance(prompt, str):
         return text_prompt([prompt])
@@ -383,8 +381,8 @@ _TYPES = {
 
 
 def _raise_invalid(complaint: str) -> Never:
-    """Translate *complaint* of msgspec (``Expected `str`, got `int` - at `$.messages[3].role```) to JSON terms, and
-    raise it as an error.
+    """Translate msgspec's error text *complaint* (``Expected `str`, got `int` - at `$.messages[3].role```) to JSON
+    terms, and raise it as an error.
     """
     found = _FAULT.fullmatch(complaint)
     fault, path = (found["fault"], found["path"]) if found else (complaint, "")

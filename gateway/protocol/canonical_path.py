@@ -1,4 +1,4 @@
-"""Canonical paths of requests.
+"""Canonical form of the URL paths of requests.
 
 The base URL that a client uses may end with /v1, with a slash, or with neither. Each client appends its own path to it.
 """
@@ -10,12 +10,12 @@ from urllib.parse import quote
 PREFIX: Final = "/v1"
 _BELOW: Final = ("/models/", "/responses/")
 _SAFE: Final = "/!$&'()*+,;=:@"
-"""Characters that need no escapes in a path (RFC 3986, 3.3), besides letters, digits and ``-._~``."""
+"""Characters that need no escapes in a path (RFC 3986, 3.3), in addition to letters, digits and ``-._~``."""
 
 
 def canonical(path: str, served: Container[str]) -> str:
-    """Return *path* without doubled and trailing slashes. Add the prefix /v1, or remove a second one, if the resulting
-    path is in *served*.
+    """Return *path* without doubled and trailing slashes. Add the prefix /v1, or remove a second one, if *served*
+    contains the resulting path.
 
     An unknown path does not get a prefix.
     """

@@ -1,4 +1,4 @@
-"""Recognition of errors which say that a prompt and its requested output are too long for a model.
+"""Detection of errors that say that a prompt and its requested output are too long for a model.
 
 The texts come from vLLM, SGLang, Bedrock's models, Anthropic and OpenAI, from their sources and from user reports.
 After such an error, a model with a longer context may still serve the request.
@@ -16,7 +16,7 @@ _TOO_LONG = re.compile(
 ).search
 
 MAX_READ_BYTES = 2**14
-"""Maximum number of bytes of an error body that are searched. Some engines quote the prompt after the reason."""
+"""Maximum number of bytes to search in an error body. Some engines quote the prompt after the reason."""
 
 
 def is_overflow(message: str) -> bool:

@@ -1,4 +1,4 @@
-"""Settings that are valid alone and contradict each other, such as two workers with one id."""
+"""Contradictions between settings that are valid alone, such as two workers with one id."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from gateway.protocol.worker_address import endpoint
 
 @dataclass(frozen=True, slots=True)
 class Contradiction:
-    """Contradiction between two settings, as parts of a sentence. *other* is the second place, if there is one."""
+    """Contradiction between two settings, as parts of a sentence. *other* is the second setting, if there is one."""
 
     place: Place
     text: str
@@ -17,7 +17,7 @@ class Contradiction:
 
 
 def repeated(values: Sequence[tuple[Place, str]]) -> list[Contradiction]:
-    """Return one contradiction for each value that also occurs at an earlier place."""
+    """Return one contradiction for each value that also occurs at an earlier place in the settings."""
     first: dict[str, Place] = {}
     found: list[Contradiction] = []
     for place, value in values:
@@ -30,7 +30,7 @@ def repeated(values: Sequence[tuple[Place, str]]) -> list[Contradiction]:
 
 
 def ambiguous(workers: Sequence[tuple[Place, str, str]]) -> list[Contradiction]:
-    """Return one contradiction for each worker (place, id, url) whose id has another url at an earlier place.
+    """Return one contradiction for each worker (place, id, url) whose id has another url earlier in the settings.
 
     The prefix index identifies workers by their id, whichever model they serve.
     """

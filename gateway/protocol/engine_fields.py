@@ -1,4 +1,4 @@
-"""Request fields that control an engine internally. Callers may send them only if the settings of the model allow it.
+"""Request fields that control an engine internally. Callers can send them only if the model's settings allow it.
 
 They choose the worker that computes a prompt, the source of its blocks, the id, the priority or the adapter, or they
 replace the prompt by token ids. The names are those of vLLM (``entrypoints/openai/*/protocol.py`` of 0.33), SGLang
@@ -18,8 +18,8 @@ _ABSENT = Raw(b"")
 
 
 class EngineFields(msgspec.Struct, gc=False):
-    """Base class of all types that request bodies are decoded into. A field that the caller sent, with any value, is
-    not empty.
+    """Base class for the types of decoded request bodies. If the caller sent a field, with any value, the field is not
+    empty.
     """
 
     # Source and target of the blocks of the prompt or of a multimodal item.
@@ -77,14 +77,14 @@ Body = TypeVar("Body", bound=EngineFields)
 
 
 def without_engine_fields(kind: type[Body]) -> type[Body]:
-    """Return a variant of *kind* that cannot be decoded from a body with an engine field."""
+    """Return a variant of the type *kind* that cannot be decoded from a body with an engine field."""
     fields = [(field.name, field.type, field.default) for field in msgspec.structs.fields(kind)[_COUNT:]]
     fields += [(name, UnsetType, UNSET) for name in ENGINE_FIELDS]
     return cast("type[Body]", msgspec.defstruct(kind.__name__, fields, gc=False))
 
 
 def engine_fields_of(body: EngineFields) -> tuple[str, ...]:
-    """Return the names of the engine fields that *body* contains."""
+    """Return the names of the engine-internal fields in *body*."""
     values = astuple(body)[:_COUNT]  # the fields of a base class come first
     if values == _ALL_ABSENT:  # a comparison of identities
         return ()
@@ -92,12 +92,12 @@ def engine_fields_of(body: EngineFields) -> tuple[str, ...]:
 
 
 def engine_fields_among(names: Collection[str]) -> tuple[str, ...]:
-    """Return the engine fields among *names*, the field names of a form."""
+    """Return the engine-internal fields among *names*, which are the field names of a form."""
     return tuple(name for name in ENGINE_FIELDS if name in names)
 
 
 def check_engine_fields(sent: tuple[str, ...], allowed: frozenset[str]) -> None:
-    """Check that all engine fields that a request *sent* are *allowed*.
+    """Raise an error unless all engine-internal fields in *sent* are in *allowed*.
 
     Raises:
         InvalidField: if a field is not allowed; *param* names it.

@@ -1,4 +1,4 @@
-"""Errors of requests, with their status and OpenAI's error codes.
+"""Errors of requests, with their HTTP status and OpenAI's error codes.
 
     GatewayError
     +-- ClientError             caused by the caller: never retried, never counted against a worker
@@ -54,11 +54,11 @@ import msgspec
 
 Source = Literal["client", "gateway", "upstream"]
 DECODE_ERRORS: Final = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-"""Exceptions raised while decoding JSON or MessagePack that is malformed or has an unexpected structure."""
+"""Exceptions raised when JSON or MessagePack is malformed or has an unexpected structure."""
 
 
 class GatewayError(Exception):
-    """A failure that is reported to the caller in OpenAI's error format."""
+    """Failure that is reported to the caller in OpenAI's error format."""
 
     status: int = 500
     source: ClassVar[Source] = "gateway"
@@ -74,7 +74,7 @@ class GatewayError(Exception):
         self.headers: tuple[tuple[bytes, bytes], ...] = ()
         """Additional headers of the error response."""
         self.whose: tuple[str, str] | None = None
-        """Team and key of the refused caller, or None if unknown. They are logged, but not sent to the caller."""
+        """Team and key of the refused caller, or None if unknown. They appear in the log, but not in the answer."""
 
     @property
     def response_headers(self) -> list[tuple[bytes, bytes]]:
@@ -88,7 +88,7 @@ class GatewayError(Exception):
 
     @property
     def reason(self) -> str:
-        """Name of the error for metric labels and log lines. The set of names is fixed."""
+        """Name of the error for metric labels and log lines, from a fixed set of names."""
         return type(self).__name__
 
     def to_body(self) -> bytes:
@@ -165,7 +165,7 @@ class RateLimited(ClientError):
     def __init__(
         self, message: str, *, counted: Literal["requests", "tokens"] = "requests", refused_by: str | None = None
     ) -> None:
-        """*refused_by* is the label of the limit that refused the request; see `Exchange.refused_by`."""
+        """Create the error. *refused_by* is the label of the limit that was exceeded; see `Exchange.refused_by`."""
         super().__init__(message)
         self.type = counted  # type: ignore[misc]  # of the instance
         self.refused_by = refused_by
@@ -179,7 +179,7 @@ class QuotaSpent(ClientError):
     code = "insufficient_quota"
 
     def __init__(self, message: str, *, refused_by: str | None = None) -> None:
-        """*refused_by* is the label of the limit that refused the request; see `Exchange.refused_by`."""
+        """Create the error. *refused_by* is the label of the limit that was exceeded; see `Exchange.refused_by`."""
         super().__init__(message)
         self.refused_by = refused_by
 

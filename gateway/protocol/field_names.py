@@ -1,10 +1,10 @@
-"""Names of fields in nested data, in the form that messages show."""
+"""Names of fields in nested data, in the form for error messages."""
 
 import difflib
 from collections.abc import Iterable
 
 Place = tuple[str | int, ...]
-"""Path of a value in nested data. It consists of field names, and of numbers for list entries."""
+"""Path of a value in nested data. It consists of field names, and of indexes for entries of lists."""
 
 
 def dotted(place: Place) -> str:
@@ -14,13 +14,13 @@ def dotted(place: Place) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests the entry of *names* most similar to *name*, or an empty string if
-    none is similar.
+    """Return the end of a sentence that suggests the name in *names* most similar to *name*, or an empty string if none
+    is similar.
     """
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean {near[0]!r}" if near else ""
 
 
 def listed(names: Iterable[str]) -> str:
-    """Return *names* in quotes, separated by commas."""
+    """Return *names* in quotation marks, separated by commas."""
     return ", ".join(repr(name) for name in names)

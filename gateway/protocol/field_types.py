@@ -1,4 +1,4 @@
-"""Field types shared by settings and API request bodies, and their base class."""
+"""Types of fields for settings and API request bodies, and the base class of both."""
 
 import re
 from ipaddress import ip_network
@@ -28,7 +28,7 @@ class Group(BaseModel):
 
 
 def rule(allowed: str, *, shows_value: bool = True) -> PydanticCustomError:
-    """Return the error for a value that is not *allowed*, which is a clause such as "it must be a name"."""
+    """Return the error for a value that breaks the rule *allowed*, which is a clause such as "it must be a name"."""
     return PydanticCustomError("rule" if shows_value else "rule_on_private_value", "{allowed}", {"allowed": allowed})
 
 

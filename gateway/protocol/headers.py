@@ -1,4 +1,4 @@
-"""Header fields that the gateway forwards between callers and workers."""
+"""HTTP header fields that the gateway forwards between callers and workers."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -29,7 +29,7 @@ fields).
 """
 
 _NOT_PASSED: Final = HOP_BY_HOP | {b"x-warmgate-dropped-params"}
-"""Header fields that workers must not set. Only the gateway's Bedrock backend may report dropped parameters."""
+"""Header fields that workers must not set. Only the gateway's Bedrock backend can report dropped parameters."""
 
 CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 """Header fields with the caller's credentials for the gateway. Workers must not see them."""
@@ -37,8 +37,8 @@ CREDENTIALS = frozenset({b"authorization", b"x-api-key", b"api-key", b"cookie"})
 REPLACED = frozenset(
     {b"host", b"content-length", b"x-request-id", b"expect", b"accept-encoding", b"content-type", b"content-encoding"}
 )
-"""Headers of requests to workers that the gateway sets. It requests no compression, because it reads usage from
-answers.
+"""Headers of requests to workers that the gateway itself sets. It requests no compression, because it reads the usage
+in answers.
 """
 
 STEERING: Final[tuple[bytes, ...]] = (
@@ -57,8 +57,8 @@ STEERING: Final[tuple[bytes, ...]] = (
     b"target-pod",
     b"routing-strategy",
 )
-"""Prefixes of headers by which engines or routers choose a worker, a priority, or the source of a prompt. They are used
-by vLLM, SGLang, Dynamo, llm-d and AIBrix. Callers cannot send these headers, because the gateway chooses.
+"""Prefixes of headers that make engines or routers select a worker, a priority, or the source of a prompt. They are
+used by vLLM, SGLang, Dynamo, llm-d and AIBrix. Callers cannot send them, because the gateway selects.
 """
 
 _NOT_UPSTREAM: Final = HOP_BY_HOP | CREDENTIALS | REPLACED
@@ -81,12 +81,12 @@ _FROM_BACKENDS: Final = frozenset(
     }
 )
 """Headers of a backend's answer that are passed to the caller. All others are dropped. A cookie, ``clear-site-data`` or
-``location`` would apply to the gateway's origin. ``server`` and ``via`` would reveal the backend. The gateway sets
-``x-warmgate-*`` and ``x-ratelimit-*``. Its Bedrock backend sets ``x-warmgate-dropped-params``, which `end_to_end` drops
-from the answers of workers.
+``location`` would apply to the gateway's origin. ``server`` and ``via`` would reveal the backend. The gateway itself
+sets ``x-warmgate-*`` and ``x-ratelimit-*``. Its Bedrock backend sets ``x-warmgate-dropped-params``, which `end_to_end`
+drops from the answers of workers.
 """
 UNBUFFERED: Final[Headers] = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-"""Headers of streams. Without them, nginx buffers 4 to 8 kB of an answer before it sends anything."""
+"""Headers that streams need. Otherwise, nginx buffers 4 to 8 kB of an answer before it sends anything."""
 _BUFFERING: Final = frozenset(name for name, _ in UNBUFFERED)
 _BODY_HEADERS = frozenset(
     {
@@ -104,8 +104,8 @@ _PLAIN: Final = re.compile(rb"[!-~]{1,128}")
 
 
 def end_to_end(received: Headers) -> Headers:
-    """Return the header fields to forward, with lower-case names. Hop-by-hop fields and those named in ``connection``
-    are left out.
+    """Return the header fields to forward, with lower-case names. Hop-by-hop fields and fields named in ``connection``
+    are omitted.
     """
     headers: Headers = []
     named = b""
@@ -133,15 +133,13 @@ def ends_with_connection(received: Headers) -> bool:
 
 
 def is_plainly_framed(received: Headers) -> bool:
-    """Return whether the message body has no transfer coding except a single ``chunked``, which the parser
-    decodes.
-    """
+    """Return whether the message body has no transfer coding except a single ``chunked``, which the parser decodes."""
     codings = [value for name, value in received if name.lower() == b"transfer-encoding"]
     return not codings or (len(codings) == 1 and codings[0].strip().lower() == b"chunked")
 
 
 def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Headers:
-    """Return the headers of a request to a worker, made from the caller's *headers*. Names are in lower case, as in
+    """Return the headers of a request to a worker, computed from the caller's *headers*. Names are in lower case, as in
     ASGI.
     """
     kept = [header for header in headers if header[0] not in _NOT_UPSTREAM and not header[0].startswith(STEERING)]
@@ -152,25 +150,25 @@ def upstream(headers: Headers, request_id: bytes, content_type: bytes) -> Header
 
 
 def downstream(headers: Iterable[tuple[bytes, bytes]]) -> Headers:
-    """Return the *headers* of a backend's answer that are passed to the caller; see `_FROM_BACKENDS`. Names are in
+    """Return those *headers* of a backend's answer that are passed to the caller; see `_FROM_BACKENDS`. Names are in
     lower case.
     """
     return [header for header in headers if header[0] in _FROM_BACKENDS]
 
 
 def unbuffered(headers: Headers) -> Headers:
-    """Return the *headers* of a stream, with headers added that stop proxies from buffering it."""
+    """Return the *headers* of a stream with additional headers that prevent proxies from buffering the stream."""
     return [*[header for header in headers if header[0] not in _BUFFERING], *UNBUFFERED]
 
 
 def of_another_body(headers: Headers, content_type: bytes) -> Headers:
-    """Return *headers* for a new body of *content_type* that replaces the original body."""
+    """Return *headers* for a new body of type *content_type* that replaces the original body."""
     kept = [header for header in headers if header[0] not in _BODY_HEADERS]
     return [*kept, (b"content-type", content_type)]
 
 
 def is_json(headers: Headers) -> bool:
-    """Return whether the body is JSON and not compressed, according to *headers*."""
+    """Return whether *headers* say that the body is JSON and not compressed."""
     media = b""
     for name, value in headers:
         if name == b"content-type":
@@ -179,16 +177,16 @@ def is_json(headers: Headers) -> bool:
 
 
 def is_compressed(headers: Headers) -> bool:
-    """Return whether the body is compressed, according to *headers*. The gateway never requests compression."""
+    """Return whether *headers* say that the body is compressed. The gateway never requests compression."""
     return any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers)
 
 
 def fields(headers: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
-    """Return the first value of each header by name. Compiled code is faster with a dict than with a Mapping."""
+    """Return the first value of each header by name, as a dict, because compiled code reads a dict fast."""
     return dict(reversed(headers))
 
 
 def request_id_of(fields: dict[bytes, bytes]) -> bytes | None:
-    """Return the caller's request id, or None if it is not valid in a header and a log line."""
+    """Return the caller's request id, or None if the id is not valid in a header and a log line."""
     value = fields.get(b"x-request-id")
     return value if value is not None and _PLAIN.fullmatch(value) else None

@@ -16,14 +16,14 @@ from typing import Final
 from gateway.protocol.errors import MalformedBody
 
 INLINE_BYTES: Final = 4096
-"""Maximum bytes of a body that is always decoded on the event loop. Its 1,400 values, at most, take a
+"""Maximum size in bytes of a body that is always decoded on the event loop. Its 1,400 values, at most, take a
 millisecond.
 """
 OFF_LOOP_BYTES: Final = 256 * 1024
-"""Minimum bytes of a body that is never decoded on the event loop."""
+"""Minimum size in bytes of a body that is never decoded on the event loop."""
 INLINE_MARKS: Final = 2000
-"""Maximum number of marks in a medium-sized body that is decoded on the event loop. A mark takes 0.6 us, or 3 us in the
-worst case.
+"""Maximum number of commas and opening brackets in a medium-sized body that is decoded on the event loop. Each takes
+0.6 us, or 3 us in the worst case.
 """
 
 MAX_DEPTH: Final = 256
@@ -33,29 +33,27 @@ few dozen.
 MAX_FIELDS: Final = 256
 """Maximum number of fields in the outermost object. Chat requests have at most about 60."""
 MAX_OPTIONS_BYTES: Final = 64 * 1024
-"""Maximum bytes of ``stream_options`` in a large body, which the gateway edits."""
+"""Maximum size in bytes of ``stream_options`` in a large body, because the gateway edits this field."""
 
 MAX_EXACT_BYTES: Final = 2**20
 MAX_EXACT_MARKS: Final = 50_000
-"""Maximum number of marks in a body that is decoded again to get its exact tokens. A thread does this and holds
-Python's lock for milliseconds.
+"""Maximum number of commas and opening brackets in a body that is decoded again to get its exact tokens. A thread does
+this and holds Python's lock for milliseconds.
 """
 
 _PLAIN_MARKS = 50_000
 _QUOTE, _COMMA = b'",'
 _BLOCK_BYTES = 2**18
-"""Bytes that are processed in each step of a shape computation, to limit its memory to a few megabytes."""
+"""Number of bytes that each step of a shape computation processes. This limits the memory to a few megabytes."""
 
 
 def marks(raw: bytes) -> int:
-    """Return an upper bound of the number of JSON values in *raw*, not counting the outermost. Takes
-    O(bytes), in C.
-    """
+    """Return an upper bound on the number of JSON values in *raw*, without the outermost. Takes O(bytes), in C."""
     return len(raw) - len(raw.translate(None, b",[{"))  # four times as fast as count() of each
 
 
 def is_light(raw: bytes) -> bool:
-    """Return whether *raw* may be decoded on the event loop, which takes a few milliseconds at most."""
+    """Return whether *raw* can be decoded on the event loop, which takes a few milliseconds at most."""
     size = len(raw)
     return size <= INLINE_BYTES or (size <= OFF_LOOP_BYTES and marks(raw) <= INLINE_MARKS)
 
@@ -65,7 +63,7 @@ class JsonShape:
     """Number of values and nesting depth of a JSON text."""
 
     values: int
-    """Number of JSON values. Keys do not count, and an empty object or list counts twice."""
+    """Number of JSON values. Keys do not count, and an empty object or list counts as two."""
     depth: int
     """Maximum nesting depth of objects and lists."""
     fields: int
@@ -73,13 +71,13 @@ class JsonShape:
 
 
 def may_be_tokenized(raw: bytes) -> bool:
-    """Return whether a thread may decode *raw* again to get its tokens. A longer prompt is routed by its text."""
+    """Return whether a thread can decode *raw* again to get its tokens. A longer prompt is routed by its text."""
     size = len(raw)
     return size <= OFF_LOOP_BYTES // 4 or (size <= MAX_EXACT_BYTES and marks(raw) <= MAX_EXACT_MARKS)
 
 
 def check_bounds(raw: bytes, *, max_values: int, setting: str | None = "server.max_body_values") -> None:
-    """Check *raw* against *max_values*, which *setting* defines, and against `MAX_DEPTH` and `MAX_FIELDS`. Takes
+    """Raise an error if *raw* exceeds *max_values* (from the setting *setting*), `MAX_DEPTH` or `MAX_FIELDS`. Takes
     O(bytes).
 
     Raises:
@@ -104,8 +102,8 @@ def check_fields(fields: int) -> None:
 
 
 def shape_of(raw: bytes) -> JsonShape:
-    """Return the shape of *raw*. The result is meaningless if *raw* is not JSON. Takes O(bytes), about 10
-    ns per byte.
+    """Return the shape of the JSON text *raw*. The result is meaningless if *raw* is not JSON. Takes about 10 ns per
+    byte.
     """
     import numpy as np  # noqa: PLC0415  # 20 MB and a tenth of a second, and few requests need it
 

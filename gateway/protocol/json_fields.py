@@ -1,4 +1,4 @@
-"""Fields of requests and answers that the gateway reads, as msgspec types. All other fields are skipped.
+"""Fields of requests and answers that the gateway reads, as msgspec types. The decoder skips all other fields.
 
 This module must not be compiled. mypyc drops the field types, which msgspec needs.
 """
@@ -11,11 +11,11 @@ from msgspec import UNSET, Raw, UnsetType
 from gateway.protocol.engine_fields import EngineFields, without_engine_fields
 
 ContentPart = str | dict[str, Any]
-"""One part of the content of a message."""
+"""Part of the content of a message."""
 
 
 class ChatMessage(msgspec.Struct, gc=False):
-    """The fields of a message that chat templates read."""
+    """Fields of a message that chat templates read."""
 
     role: str
     content: str | list[ContentPart] | None = None
@@ -73,7 +73,7 @@ decode_text = msgspec.json.Decoder(TextBody, float_hook=Raw).decode
 
 decode_any_chat = msgspec.json.Decoder(ChatBody, float_hook=Raw).decode
 decode_chat = msgspec.json.Decoder(without_engine_fields(ChatBody), float_hook=Raw).decode
-"""Decodes a chat body without engine fields, so that no check for engine fields is needed afterwards.
+"""Decoder for chat bodies without engine-internal fields. After it, no check for such fields is needed.
 
 Raises: msgspec.ValidationError: if the body has an engine field or another fault.
 """

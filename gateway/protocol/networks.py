@@ -7,15 +7,15 @@ from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 Address = IPv4Address | IPv6Address
 
 MAX_CACHED = 1024
-"""Maximum number of parsed addresses that are cached. Parsing one takes 2 us."""
+"""Maximum number of parsed addresses in the cache. To parse an address takes 2 us."""
 MAX_LENGTH = 100
-"""Maximum length in characters of an address text that is parsed. This bounds the cache, and an address with zone and
-port is shorter.
+"""Maximum length in characters of an address to parse. It bounds the cache, and every address with zone and port is
+shorter.
 """
 
 
 class Networks:
-    """A set of IPv4 or IPv6 addresses and networks, such as ``10.0.0.0/8``.
+    """Set of IPv4 or IPv6 addresses and networks, such as ``10.0.0.0/8``.
 
     Raises:
         ValueError: if an entry of *networks* is not valid.
@@ -32,7 +32,7 @@ class Networks:
 
 
 def address_in(text: str) -> Address | None:
-    """Return the IP address in *text*, which may include a port, or None if there is no valid address.
+    """Return the IP address in *text*, with or without a port, or None if *text* contains no valid address.
 
     An IPv4 address in IPv6 notation, as dual-stack sockets report it, is returned as IPv4.
     """
@@ -57,7 +57,7 @@ def _parsed(text: str) -> Address | None:
 
 
 def source_of(peer: str | None, forwarded_for: str | None, proxies: Networks) -> Address | None:
-    """Return the address of the client, or None if it is unknown.
+    """Return the IP address of the client, or None if it is unknown.
 
     *peer* is the other end of the connection. *forwarded_for* contains all values of ``x-forwarded-for``, joined by
     commas. Only *proxies* are trusted, and each proxy appends the address of its client. Therefore the right-most

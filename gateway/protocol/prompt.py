@@ -1,4 +1,4 @@
-"""The prompt as bytes. Two requests with a common prefix of these bytes can share the KV cache of that prefix.
+"""Prompt of a request as bytes. Two requests with a common prefix of these bytes can share the KV cache of that prefix.
 
 The exact tokens are unknown without the model's tokenizer. But with every usual chat template, a prefix of the
 conversation is a prefix of the tokens. So this rendering has the order of a template (tools, then messages) and leaves
@@ -32,23 +32,23 @@ _NEXT_PROMPT = b"\xf9"
 _NEXT_TOKEN_PROMPT = b"\xff\xff\xff\xff"  # four bytes, like an id; no vocabulary is so large
 
 _MAX_STRING_LENGTH = 256
-"""Maximum length in characters of a string in a media part that is rendered unchanged.
+"""Maximum length in characters of a string in a media part that appears unchanged in the prompt bytes.
 
 A data URL has megabytes but only some hundred tokens. A longer string is replaced by its digest, which identifies it
 without making the prompt look long.
 """
 
 _MAX_DEPTH = 256
-"""Maximum nesting of a media part. Media parts of engines have three levels."""
+"""Maximum nesting depth of a media part. The media parts that engines accept have three levels."""
 
 _MAX_PIECES = 4096
-"""Maximum number of pieces that are joined at a time, because ``bytes.join`` needs 80 bytes of memory for each."""
+"""Maximum number of pieces to join at a time, because ``bytes.join`` needs 80 bytes of memory for each piece."""
 
 _BILLING = "x-anthropic-billing-header"
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _UNRENDERED = frozenset({"id", "status", "cache_control"})
-"""Keys of Responses items and content blocks that are not rendered, because a server sets them or because they control
-a cache.
+"""Keys of Responses items and content blocks that do not affect the prompt bytes, because a server sets them or because
+they control a cache.
 """
 
 _encoded = msgspec.json.Encoder().encode
@@ -58,7 +58,7 @@ Item = dict[str, Any]
 
 
 def chat_prompt(messages: Iterable[ChatMessage], *, head: Mapping[str, Any] | None = None) -> bytes:
-    """Render a conversation. *head* contains the fields that templates put before the messages, such as tools."""
+    """Render a conversation as bytes. *head* has the fields that templates put before the messages, such as tools."""
     pieces: list[bytes] = [_HEAD, _encoded(head)] if head else []
     for message in messages:
         pieces += (_MESSAGE, message.role.encode())
@@ -81,7 +81,7 @@ def chat_prompt(messages: Iterable[ChatMessage], *, head: Mapping[str, Any] | No
 def responses_prompt(
     instructions: str | None, items: str | Iterable[Item], *, head: Mapping[str, Any] | None = None
 ) -> bytes:
-    """Render *instructions* and input *items* of the Responses API.
+    """Render the *instructions* and the input items *items* of the Responses API as bytes.
 
     Callers send the items of earlier responses back with ids and states, which no template renders. So only the parts
     that a chat would have are rendered. Reasoning is left out, as in `chat_prompt`.
@@ -97,7 +97,7 @@ def responses_prompt(
 def messages_prompt(
     system: str | Sequence[Item] | None, turns: Iterable[ChatMessage], *, head: Mapping[str, Any] | None = None
 ) -> bytes:
-    """Render a conversation of Anthropic's Messages API.
+    """Render a conversation of Anthropic's Messages API as bytes.
 
     Two parts are left out because no template renders them. These are the marks for Anthropic's own cache
     (``cache_control``), which move from turn to turn, and the billing header of Claude Code. vLLM drops that header
@@ -112,7 +112,7 @@ def messages_prompt(
 
 
 def without_cache_marks(value: Any) -> Any:
-    """Return the JSON *value*, which may be a list, without the ``cache_control`` keys of its objects."""
+    """Return the JSON value *value*, which can be a list, without the ``cache_control`` keys of its objects."""
     if isinstance(value, list):
         return [without_cache_marks(inner) for inner in value]
     if isinstance(value, dict) and "cache_control" in value:
@@ -121,7 +121,7 @@ def without_cache_marks(value: Any) -> Any:
 
 
 def text_prompt(prompts: Sequence[str]) -> bytes:
-    """Render the prompts of a text completion, one after another.
+    """Render the prompts of a text completion as bytes, one after another.
 
     An engine treats several prompts as several sequences. In this rendering, the first prompt decides the match, and
     every prompt counts as work. A repeated batch matches completely, and batches with the same first prompt share a
@@ -139,7 +139,7 @@ def joined(prompts: Sequence[bytes]) -> bytes:
 
 
 def token_prompt(prompts: Sequence[Sequence[int]]) -> bytes:
-    """Render prompts of token ids. Each id takes four bytes, little-endian, and prompts are joined as in `text_prompt`.
+    """Render prompts of token ids as bytes, four little-endian bytes per id, joined as in `text_prompt`.
 
     Raises:
         ValueError: if an id is negative or does not fit into four bytes.
@@ -151,7 +151,7 @@ def token_prompt(prompts: Sequence[Sequence[int]]) -> bytes:
 
 
 def embeds_prompt(embeds: Any) -> bytes:
-    """Render prompt embeddings as their digest, so that only equal embeddings match."""
+    """Render prompt embeddings as a digest, so that only equal embeddings match."""
     return _PART + hashlib.sha256(_encoded(embeds)).digest()
 
 
@@ -171,13 +171,13 @@ def _add_parts(pieces: list[bytes], parts: list[ContentPart]) -> None:
 
 
 def _text_of(part: dict[str, Any]) -> str | None:
-    """Return the text of a text part. Its ``cache_control`` moves with the turns and must not change the prefix."""
+    """Return the text of a text part without ``cache_control``, which moves in later requests."""
     text = part.get("text")
     return text if isinstance(text, str) and part.get("type", "text") == "text" else None
 
 
 def _message_of(item: Item) -> ChatMessage:
-    """Return *item* of the Responses API as a chat message."""
+    """Return the input item *item* of the Responses API as a chat message."""
     kind = item.get("type", "message")
     match kind:
         case "message":
@@ -194,7 +194,7 @@ def _message_of(item: Item) -> ChatMessage:
 
 
 def _messages_of(turn: ChatMessage) -> list[ChatMessage]:
-    """Return one *turn* as chat messages. The results of tools come first, because they are messages in a chat."""
+    """Return the message *turn* as chat messages. Tool results come first, because they are separate messages."""
     if not isinstance(turn.content, list):
         return [turn]
     results: list[ChatMessage] = []
@@ -217,7 +217,7 @@ def _messages_of(turn: ChatMessage) -> list[ChatMessage]:
 
 
 def _system_text(blocks: Iterable[Item]) -> str:
-    """Join the texts of a system prompt that is given in blocks, as vLLM does."""
+    """Join the texts of a system prompt that is given in blocks, in the same way as vLLM."""
     texts = [_string(block.get("text")) for block in blocks if block.get("type", "text") == "text"]
     return "".join([text for text in texts if not text.startswith(_BILLING)])
 
@@ -227,7 +227,7 @@ def _content(content: Any) -> str | list[ContentPart] | None:
 
 
 def _part(part: Any) -> ContentPart:
-    """Return the text of a text part, or any other part without the keys that no template renders."""
+    """Return the text of a text part, or any other part without the keys that templates ignore."""
     if not isinstance(part, dict):
         return _string(part)
     match part:
@@ -243,14 +243,14 @@ def _rendered_of(item: Item) -> Item:
 
 
 def _string(value: Any) -> str:
-    """Return *value* if it is a string, or otherwise its JSON. The engine reports the fault."""
+    """Return *value* if it is a string, or otherwise its JSON text. The engine will report the wrong type."""
     if isinstance(value, str):
         return value
     return "" if value is None else _encoded(value).decode()
 
 
 def _identity(value: Any, depth: int = 0) -> Any:
-    """Return the JSON *value* with long strings replaced by their digests. A value without long strings is not copied.
+    """Return the JSON value *value* with digests in place of long strings. A value without long strings is not copied.
 
     Raises:
         RecursionError: if *value* is nested more deeply than `_MAX_DEPTH`. Compiled code has no other limit.

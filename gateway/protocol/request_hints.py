@@ -1,4 +1,4 @@
-"""Header hints from the caller about how to serve a request."""
+"""Hints in request headers about how the caller wants the request to be served."""
 
 import hashlib
 import math
@@ -9,35 +9,35 @@ from gateway.protocol.headers import HeaderLookup
 from routing.strategies import NAMES
 
 STRATEGY_HEADER: Final = b"x-warmgate-strategy"
-"""Request header that names the routing strategy that the caller wants."""
+"""Request header with the routing strategy that the caller wants."""
 
 FIRST_TOKEN_HEADERS: Final = {
     b"x-warmgate-slo-ttft-ms": 0.001,
     b"x-llm-d-slo-ttft-ms": 0.001,
     b"x-warmgate-wanted-s": 1.0,
 }
-"""Request headers with the target time to first token, and the length of their units in seconds.
+"""Request headers for the target time to first token, and the length of the headers' time units in seconds.
 
 The first header that a request has counts. Clients of llm-d send the second one. The third one is the former name.
 """
 
 TIMEOUT_HEADERS: Final = (b"x-stainless-read-timeout", b"x-stainless-timeout")
-"""Headers in which OpenAI's SDKs for Python (``_base_client.py``) and Node send their timeout in seconds."""
+"""Headers in which OpenAI's SDKs for Python (``_base_client.py``) and Node send the timeout in seconds."""
 
 
 MAX_NAME_LENGTH: Final = 256
-"""Maximum length in characters of a session or end-user name. A longer name is replaced by its digest."""
+"""Maximum length in characters of a session or end-user name. A digest replaces any longer name."""
 
 
 def short_name(said: str) -> str:
-    """Return *said*, or its digest if it is too long. The digest is the same in every process."""
+    """Return *said*, or its digest if *said* is too long. The digest is the same in every process."""
     if len(said) <= MAX_NAME_LENGTH:
         return said
     return "blake2b:" + hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 
 def requested_strategy(header: HeaderLookup) -> str | None:
-    """Return the routing strategy that the caller requests, or None if it requests none."""
+    """Return the routing strategy that the caller requests, or None if the caller requests no strategy."""
     name = header(STRATEGY_HEADER)
     if name is not None and name not in NAMES:
         raise InvalidField(
@@ -47,7 +47,7 @@ def requested_strategy(header: HeaderLookup) -> str | None:
 
 
 def requested_first_token_s(header: HeaderLookup) -> float | None:
-    """Return the target time to first token in seconds, or None if the caller gives none.
+    """Return the target time to first token in seconds, or None if the caller gives no target.
 
     Raises:
         InvalidField: if the header is not a number of 0 or more.
@@ -71,7 +71,7 @@ def _duration(said: str, name: str) -> float:
 
 
 def client_timeout_s(header: HeaderLookup) -> float | None:
-    """Return the caller's timeout in seconds, or None if its SDK does not send a valid one."""
+    """Return the caller's timeout in seconds, or None if the caller's SDK does not send a valid timeout."""
     for name in TIMEOUT_HEADERS:
         said = header(name)
         if said is not None:

@@ -21,8 +21,8 @@ _LARGE_BYTES: Final = 32 * 1024
 
 
 Member = tuple[str, int, int]
-"""Key of an object member, with the start and end of its value. This is a plain tuple, because each splice creates one
-per key.
+"""Member of a JSON object: its key, and the start and end of its value. A plain tuple is fast, and each splice creates
+one per key.
 """
 Places = tuple[Member, ...]
 """All members of a JSON object, in order."""
@@ -54,7 +54,7 @@ def asking_usage(
     places: Places | None = None,
 ) -> bytes:
     """Return *raw* with ``stream_options.include_usage`` set to true and with *changes* applied. Other stream options
-    are kept.
+    stay.
 
     If *has_stream_options* is false, the body lacks that key (see `gateway.protocol.body.Body`), and no search for it
     is needed.
@@ -106,8 +106,8 @@ def _members(raw: bytes) -> list[Member]:
 
 
 def _stands_at(raw: bytes, text: memoryview, start: int) -> bool:
-    """Return whether *raw* contains *text* at *start*. Long texts are compared in pieces, because a copy
-    takes memory.
+    """Return whether *raw* contains *text* at position *start*. Long texts are compared in pieces, because a copy takes
+    memory.
     """
     if len(text) <= _LARGE_BYTES:
         return raw.startswith(bytes(text), start)
@@ -118,7 +118,7 @@ def _stands_at(raw: bytes, text: memoryview, start: int) -> bool:
 
 
 def _is_named(key: bytes, name: str) -> bool:
-    """Return whether *key*, the bytes between the quotes, spells *name*."""
+    """Return whether *key*, given as the bytes between its quotation marks, spells *name*."""
     if b"\\" not in key:
         return key == name.encode()
     spelled: str = msgspec.json.decode(b'"' + key + b'"', type=str)
@@ -126,7 +126,7 @@ def _is_named(key: bytes, name: str) -> bool:
 
 
 def _members_with_repeats(raw: bytes) -> list[Member]:
-    """Return the members of an object that may have repeated keys. This is slower than `_members`, because it decodes
+    """Return the members of an object that can have repeated keys. It is slower than `_members`, because it decodes
     every value.
     """
     members: list[Member] = []
@@ -162,18 +162,18 @@ def _changed(raw: bytes, members: Sequence[Member], changes: Mapping[str, bytes]
 
 
 def _added(raw: bytes, members: Mapping[str, bytes]) -> bytes:
-    """Return *raw*, a non-empty JSON object, with new *members* at the front."""
+    """Return *raw*, a non-empty JSON object, with the new members *members* at the front."""
     text = _sliceable(raw)
     front, added = _front(raw, members, to_empty=False)
     return b"".join((text[:front], added, text[front:]))
 
 
 def _front(raw: bytes, members: Mapping[str, bytes], *, to_empty: bool) -> tuple[int, bytes]:
-    """Return the position in *raw* for new members, and the text of *members* to insert there."""
+    """Return the position for new members in *raw*, and the text of *members* to insert there."""
     added = b",".join([msgspec.json.encode(name) + b":" + value for name, value in members.items()])
     return raw.index(b"{") + 1, added if to_empty else added + b","
 
 
 def _sliceable(raw: bytes) -> bytes | memoryview:
-    """Return a view of *raw* if it is large, so that slices are not copies. Copying 8 MiB takes 2 ms."""
+    """Return a memory view of *raw* if *raw* is large, so that slices are not copies. A copy of 8 MiB takes 2 ms."""
     return raw if len(raw) < _LARGE_BYTES else memoryview(raw)

@@ -19,11 +19,11 @@ from gateway.protocol.json_fields import UsageFields
 from gateway.protocol.usage import Usage, usage_from
 
 NO_ERROR = frozenset({b"", b"null"})
-"""Values of ``error`` that mean no error. Some servers send every field."""
+"""Values of the field ``error`` that mean no error. Some servers send the field in every event."""
 
 
 class StreamObserver(ABC):
-    """Observes a stream, and removes events that the caller must not see.
+    """Observer of a stream, which removes the events that the caller must not see.
 
     A usual read needs a few substring searches, which take about a microsecond. Lines may end with LF or CRLF, but not
     with a single CR.
@@ -46,7 +46,7 @@ class StreamObserver(ABC):
     )
 
     def __init__(self, *, max_held: int) -> None:
-        """*max_held* limits the bytes of an incomplete event that are held. A longer event passes unparsed."""
+        """Create an observer. An incomplete event is held up to *max_held* bytes. A longer event passes unparsed."""
         self._max_held = max_held
         self._held = bytearray()  # start of an event, without line ends before it
         self._oversize = False  # the rest of an event longer than the limit is still to come
@@ -54,35 +54,33 @@ class StreamObserver(ABC):
         self._prelude_bytes = 0  # bytes that passed before the answer began
 
         self.begun = False
-        """Whether a part of the answer has passed. Comments, annotations and announcements do not count.
+        """Whether a part of the answer has passed. Comments, annotations and announcements do not count as parts.
 
         As long as this is false, the output can be discarded and another worker tried. It also becomes true after
         *max_held* bytes, which bounds the memory for held output.
         """
         self.usage: Usage | None = None
-        """Latest usage. It comes from the end of the stream, or from every event for the stream so far."""
+        """Latest token usage, from the end of the stream or from every event, or None."""
         self.done = False
-        """Whether the end that the API requires has arrived, so that the answer is complete."""
+        """Whether the end of the stream that the API requires has arrived, so that the answer is complete."""
         self.aborted = False
-        """Whether the engine gave up. vLLM does so without an error when it shuts down."""
+        """Whether the engine gave up the request. vLLM does so without an error when it shuts down."""
         self.failed: bytes | None = None
-        """JSON of the first error event, or None. Engines send status 200 before they know that they will fail."""
+        """JSON of the first error event, or None. Engines send status 200 before they know whether they will fail."""
         self.response_id: str | None = None
-        """Id under which the worker keeps the response, or None if the API has no such ids."""
+        """Id under which the worker stores the response, or None if the API has no such ids."""
         self.events = 0
-        """Number of events that passed, about one per token. This replaces the usage of a stream whose end
-        is missing.
-        """
+        """Number of events that passed, about one per token. It replaces the usage of a stream whose end is missing."""
         self.next_sequence_number = 0
-        """Sequence number for an additional event, if the API numbers events."""
+        """Sequence number for an additional event, for APIs that number their events."""
 
     @property
     def inside_event(self) -> bool:
-        """Whether the output ends inside an event, so that another event needs a blank line first."""
+        """Whether the output ends inside an event, so that a blank line must come before the next event."""
         return self._oversize
 
     def feed(self, data: bytes) -> bytes:
-        """Return the output for *data* from the worker, or ``b""`` while an event is incomplete."""
+        """Return the output for the worker's data *data*, or ``b""`` while an event is incomplete."""
         if not self._held and not self._oversize and data.endswith(b"\n\n"):
             passes = self._visible(data)  # most reads: whole events
         else:
@@ -93,8 +91,8 @@ class StreamObserver(ABC):
         return passes
 
     def finish(self) -> bytes:
-        """Return the remaining output when the worker ends the stream regularly, such as an event without a final blank
-        line.
+        """Return the remaining output, such as an event without a final blank line, when the worker ends the stream
+        regularly.
 
         This must not be called after a broken connection. Half an event is useless, and no error event could follow it.
         """
@@ -109,24 +107,24 @@ class StreamObserver(ABC):
 
     @abstractmethod
     def _may_matter(self, events: bytes) -> bool:
-        """Return whether *events* may contain an event that must be parsed. Text can look the same, so such events are
-        then parsed.
+        """Return whether *events* might contain an event that must be parsed. Text in answers can look the same and is
+        then parsed, too.
         """
 
     @abstractmethod
     def _may_data_pass(self, data: bytes, event: bytes) -> bool:
-        """Record an *event* with *data* that is not ``[DONE]``. Return False if the caller must not see it."""
+        """Record an *event* whose data *data* is not ``[DONE]``. Return whether the caller is allowed to see it."""
 
     @abstractmethod
     def _may_end_pass(self) -> bool:
-        """Record the ``[DONE]`` event. Return False if the caller must not see it."""
+        """Record the ``[DONE]`` event. Return whether the caller is allowed to see it."""
 
     def _begins(self, data: bytes, event: bytes) -> bool:  # noqa: ARG002  # subclasses look at the name of the event
-        """Return whether *event* is part of an answer. *data* is neither empty nor the end mark."""
+        """Return whether *event* is part of an answer. *data* is neither empty nor the end marker."""
         return True
 
     def _note_oversize(self, beginning: bytes) -> None:  # noqa: B027  # most APIs need nothing here
-        """Record the event that starts with *beginning* and is too long to be parsed."""
+        """Record an event that starts with *beginning* and is too long to be parsed."""
 
     def _passes(self, data: bytes) -> bytes:
         if self._oversize:
@@ -150,7 +148,7 @@ class StreamObserver(ABC):
         return data not in _NO_ANSWER and self._begins(data, event)
 
     def _rest_of_oversize(self, data: bytes) -> tuple[bytes, bytes]:
-        """Split *data* at the end of the oversized event that is currently passing."""
+        """Split *data* at the end of the oversized event that is currently being passed on."""
         seen = self._passed + data
         if end := _blank_line(seen):
             self._oversize = False
@@ -173,13 +171,13 @@ class StreamObserver(ABC):
         return passes
 
     def _visible(self, whole: bytes) -> bytes:
-        """Return whole events, without those that the caller must not see."""
+        """Return whole events, without the events that the caller must not see."""
         if not self._may_matter(whole):
             return whole
         return b"".join([piece for piece in events_in(whole) if self._may_pass(piece)])
 
     def _may_pass(self, event: bytes) -> bool:
-        """Record *event*. Return False if the caller must not see it."""
+        """Record *event*. Return whether the caller is allowed to see it."""
         if len(event) > self._max_held:
             self._note_oversize(event[:_BEGINNING_BYTES])
             return True
@@ -192,7 +190,7 @@ class StreamObserver(ABC):
 
 
 class ChunkObserver(StreamObserver):
-    """Observes OpenAI's chunks, and removes the usage chunk if the caller has not requested it.
+    """Observer of OpenAI's chunks, which removes the usage chunk if the caller has not requested it.
 
     The stream is `done` at ``data: [DONE]``. This mark passes once, but not after an error, where engines send it too.
     The stream is `aborted` if a choice finishes with the reason ``abort``.
@@ -234,7 +232,7 @@ class ChunkObserver(StreamObserver):
 
 
 class NamedEventObserver(StreamObserver):
-    """Observes events that have a name, both in an ``event:`` line and as the ``type`` of their data.
+    """Observer of events with names, both in an ``event:`` line and as the ``type`` in their data.
 
     The end of the stream is also an event. Some engines send ``[DONE]`` after it, which passes once, but not after an
     error. Without the end event, ``[DONE]`` would wrongly report a success.
@@ -243,7 +241,7 @@ class NamedEventObserver(StreamObserver):
     __slots__ = ("_ended",)
 
     PRELUDE: ClassVar[frozenset[str]]
-    """Names of events that only announce an answer. Engines send them before they know whether they succeed."""
+    """Names of events that only announce an answer. Engines send them before they know whether they will succeed."""
     ENDS: ClassVar[frozenset[str]]
     FAILURES: ClassVar[frozenset[str]]
 
@@ -253,7 +251,7 @@ class NamedEventObserver(StreamObserver):
 
     @abstractmethod
     def _note(self, name: str, data: bytes) -> None:
-        """Record the event *name* with its JSON *data*."""
+        """Record the event *name* and its JSON data *data*."""
 
     def _may_end_pass(self) -> bool:
         is_true = self.done and self.failed is None and not self._ended
@@ -279,12 +277,12 @@ class NamedEventObserver(StreamObserver):
 
 
 def error_event(error: GatewayError) -> bytes:
-    """Return *error* as the last event of a stream. No ``[DONE]`` follows, because the answer is incomplete."""
+    """Return *error* as the last event of a stream. ``[DONE]`` does not follow, because the answer is incomplete."""
     return b"data: " + error.to_body() + b"\n\n"
 
 
 def events_in(whole: bytes) -> Iterator[bytes]:
-    """Yield the events of *whole*, which ends with a blank line. Line ends between events are separate pieces."""
+    """Yield the events in *whole*, which ends with a blank line. Line ends between events are separate pieces."""
     place = 0
     while place < len(whole):
         line_ends = _line_ends(whole, place)
@@ -299,9 +297,7 @@ def events_in(whole: bytes) -> Iterator[bytes]:
 
 
 def data_of(event: bytes) -> bytes:
-    """Return the joined ``data:`` lines of *event*, or ``b""`` for a comment or an annotation that has only
-    a name.
-    """
+    """Return the joined ``data:`` lines of *event*, or ``b""`` for a comment or an annotation that has only a name."""
     return b"\n".join(_data_lines(event)).strip()
 
 
@@ -330,13 +326,11 @@ _event_line = re.compile(rb"^event:[ ]?([^\r\n]*)\r?\n", re.MULTILINE).search
 _DONE = b"[DONE]"
 _NO_ANSWER = frozenset({b"", _DONE})
 _BEGINNING_BYTES = 256
-"""Bytes of an oversized event that are read, which is enough for its name."""
+"""Number of bytes to read of an oversized event, which is enough for the event's name."""
 
 
 def _name_of(data: bytes, event: bytes) -> str:
-    """Return the name of *event*. This is the ``type`` in *data*, or otherwise the ``event:`` line, or otherwise
-    ``""``.
-    """
+    """Return the name of *event*: the ``type`` in *data*, otherwise the ``event:`` line, otherwise ``""``."""
     try:
         if name := _decode_typed(data).type:
             return name
@@ -347,6 +341,6 @@ def _name_of(data: bytes, event: bytes) -> str:
 
 
 def _end_of_events(data: bytearray, start: int) -> int:
-    """Return the end of the last blank line in *data* from *start* on, or 0 without a blank line."""
+    """Return the end of the last blank line in *data* from *start* on, or 0 if there is no blank line."""
     lf, crlf = data.rfind(b"\n\n", start), data.rfind(b"\n\r\n", start)
     return lf + 2 if lf > crlf else crlf + 3 if crlf >= 0 else 0

@@ -1,4 +1,4 @@
-"""Addresses of workers, and the worker ids that are made from addresses."""
+"""Addresses of workers, and worker ids that are computed from addresses."""
 
 from hashlib import sha256
 from urllib.parse import urlsplit
@@ -21,19 +21,19 @@ def is_http_address(url: str) -> bool:
 
 
 def is_private_address(url: str) -> bool:
-    """Return whether *url* may contain a password before "@" or a token after "?"."""
+    """Return whether *url* could contain a password before "@" or a token after "?"."""
     return any(mark in url for mark in "@?#")
 
 
 def endpoint(url: str) -> str:
-    """Return *url* in canonical form, which is the same for all spellings of an address."""
+    """Return *url* in canonical form, which is equal for all spellings of an address."""
     parts = urlsplit(url)
     port = parts.port or (443 if parts.scheme == "https" else 80)
     return f"{parts.scheme}://{parts.hostname}:{port}{parts.path}"
 
 
 def id_of_address(url: str) -> str:
-    """Return the id of a worker for which the settings give none. It is the same for every spelling of *url*, and does
+    """Return the id of a worker for which the settings give no id. It is equal for every spelling of *url*, and does
     not contain the address.
 
     Ids reach callers in headers and errors, but addresses inside the cluster must not.

@@ -1,4 +1,4 @@
-"""Send one request to a worker that may first have to load the model's LoRA adapter."""
+"""Send a request to a worker that might have to load the model's LoRA adapter first."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -15,13 +15,11 @@ from routing.candidate import Candidate
 from routing.request import Request
 
 Ask = Callable[[Candidate, Call, bool], Coroutine[Any, Any, Attempt]]
-"""Function that sends a request to a worker. The last argument of the function is true if no other worker is left to
-try.
-"""
+"""Function that sends a request to a worker. Its last argument is true if no other worker is left to try."""
 
 
 class AdapterAttempt:
-    """Loads a missing LoRA adapter on a worker, either before a request is sent or after the engine reports an unknown
+    """Loading of a missing LoRA adapter on a worker, before a request is sent or after the engine reports an unknown
     adapter.
     """
 
@@ -51,8 +49,8 @@ class AdapterAttempt:
         return attempt
 
     async def _load(self, request: Request, backend: WorkerBackend, candidate: Candidate, *, waits: bool) -> None:
-        """Load the adapter, then reserve the worker's slot again, so that the load time does not count as prefill
-        time.
+        """Load the LoRA adapter, and then reserve the worker's slot again, so that the load time does not count as
+        prefill time.
         """
         self._exchange.enter("adapter")
         await self._adapter.bring(backend, waits=waits)

@@ -1,4 +1,4 @@
-"""Authenticate callers, check their permissions, reserve estimated usage, and charge requests for their actual usage.
+"""Authenticate callers, check their permissions, reserve their estimated usage, and charge requests for actual usage.
 
 1. A request is not charged if it is refused, or fails before its caller has received anything.
 2. A reservation is settled exactly once, however the request ends. The final usage is the usage that the engine
@@ -38,26 +38,24 @@ from gateway.tenancy.teams.caller import Caller
 from routing.request import Request
 
 HitHeaders = Literal["own", "shared", "off"]
-"""Callers that may see cache hits: only callers of teams with an isolated cache (`own`), all callers (`shared`), or
-none (`off`).
+"""Callers that are allowed to see cache hits: only callers of teams with an isolated cache (`own`), all callers
+(`shared`), or none (`off`).
 """
 
 _NOTHING: Final = Tokens(0, 0, 0)
 _CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
-"""Error names of requests that were cut short. Such requests are charged for the tokens that were generated."""
+"""Error names of requests that were cut short. These requests are charged for the tokens that were generated."""
 _GUESSED: Final = UnknownResponse.__name__
-"""Error name of requests for an unknown response id. Such requests count against request limits, so that callers cannot
-guess many ids.
+"""Error name of requests for an unknown response id. They count against request limits, so that callers cannot guess
+many ids.
 """
 _FREE: Final = Price()
 _NO_MODEL: Final = Metered("", _FREE.cost_usd)
-"""Placeholder for an unknown model. A request for an unknown model counts only against limits that apply to all
-models.
-"""
+"""Placeholder for an unknown model. Requests for it count only against limits that apply to all models."""
 
 
 class Admission:
-    """Admits requests before they are dispatched, and records their usage when they end."""
+    """Admission of requests before dispatch, and the recording of their usage when they end."""
 
     def __init__(
         self,
@@ -71,8 +69,8 @@ class Admission:
         user_header: bytes,
         hit_headers: HitHeaders = "own",
     ) -> None:
-        """Create the object. The function *pepper* returns the secret for key digests. Predicted cache hits are shown
-        to the callers that *hit_headers* selects.
+        """Create the object. The function *pepper* returns the secret for key digests. *hit_headers* selects the
+        callers that see predicted cache hits.
         """
         self._access = access
         self._quota = quota
@@ -84,8 +82,8 @@ class Admission:
         self._hit_headers: HitHeaders = hit_headers
 
     def known(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
-        """Return the caller if an earlier request on its connection was authenticated, or None if `caller` must be
-        called.
+        """Return the caller if an earlier request on the same connection was authenticated. Otherwise, return None, so
+        that `caller` must be called.
         """
         caller = self._access.known(incoming.fields)
         if caller is not None:
@@ -130,7 +128,7 @@ class Admission:
         return await self._confirmed_caller(incoming, exchange)
 
     async def _confirmed_caller(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
-        """Look the key up in the store before it is rejected, because the key may be new, and return the caller."""
+        """Look up an API key in the store before it is rejected, because it might be new, and return the caller."""
         try:
             return await self._access.sure_caller(
                 incoming.text_of,
@@ -144,8 +142,8 @@ class Admission:
             raise
 
     def isolated(self, body: Body, caller: Caller | None) -> Body:
-        """Return *body* with a cache salt for the caller's team if the team has an isolated cache, or else *body*
-        unchanged.
+        """Return *body* with a cache salt for the caller's team if the team has an isolated cache. Otherwise, return
+        *body* unchanged.
         """
         if caller is None or not caller.team.isolated_cache:
             return body
@@ -155,12 +153,12 @@ class Admission:
         return body.changed(cache_salt=salt, imposes_salt=True)
 
     def check_model(self, caller: Caller | None, asked: str, model: str) -> None:
-        """Raise Forbidden if *caller* may not use *model*, which the request named *asked*."""
+        """Raise Forbidden if *caller* is not allowed to use *model*, which has the name *asked* in the request."""
         if caller is not None:
             caller.permits.check_model(asked, model)
 
     def check_background(self, caller: Caller | None, model: Model) -> None:
-        """Check that *model* may generate answers for *caller* in the background.
+        """Raise an error unless *model* is allowed to generate answers for *caller* in the background.
 
         Raises:
             InvalidField: if the model may not. The gateway does not see the tokens of background answers, so no limit
@@ -176,7 +174,7 @@ class Admission:
     def reserve_at_once(
         self, exchange: Exchange, caller: Caller | None, model: Model, body: Body, request: Request
     ) -> "PendingReservation | None":
-        """Reserve the estimated usage of *request* at all limits of *caller* without waiting.
+        """Reserve the estimated usage of *request* against all limits of *caller* without waiting.
 
         Return None if the usage is reserved or *caller* is None. Otherwise nothing is reserved, and the caller of this
         method passes the returned object to `reserve`, which waits for the store.
@@ -206,7 +204,7 @@ class Admission:
         return None
 
     async def reserve(self, pending: "PendingReservation") -> None:
-        """Wait for the store and make the reservation that `reserve_at_once` could not make.
+        """Wait for the store and make the reservation for which `reserve_at_once` would have to wait.
 
         Raises:
             RateLimited, QuotaSpent: if a limit has no room for the request.
@@ -221,15 +219,15 @@ class Admission:
         self._warn(pending)
 
     def _warn(self, pending: "PendingReservation") -> None:
-        """Add response headers for the soft budgets that the caller has exceeded."""
+        """Add response headers about the soft budgets that the caller has exceeded."""
         soft_budgets = self._soft_budgets
         if soft_budgets.passed:
             model = "" if pending.model is None else pending.model.name
             pending.exchange.limits_left += soft_budgets.headers_of(pending.caller, model)
 
     async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model | None) -> None:
-        """Reserve one request without tokens at all limits of *caller*, to read a response that a worker of *model*
-        stores.
+        """Reserve one request without tokens against all limits of *caller*, for reading a response that a worker of
+        *model* stores.
 
         If *model* is None, the response id is not known, and only limits for all models count the request.
 
@@ -241,12 +239,12 @@ class Admission:
         await self.reserve(PendingReservation(self._recorder, exchange, caller, model, ask))
 
     def begin_stream(self, exchange: Exchange, stream: Stream) -> None:
-        """Register *stream*, the streamed answer of *exchange*, so that it is stopped when a budget is spent."""
+        """Register the streamed answer *stream* of *exchange*, so that it is stopped when a budget is spent."""
         if exchange.account is not None:
             self._overspending.begin(stream, exchange.account.reservation)
 
     def end_stream(self, exchange: Exchange, stream: Stream) -> None:
-        """Unregister *stream*, the streamed answer of *exchange*."""
+        """Unregister the streamed answer *stream* of *exchange*."""
         if exchange.account is None:
             return
         self._overspending.end(stream, exchange.account.reservation.team)
@@ -282,8 +280,8 @@ class Admission:
 
 
 class PendingReservation(Account):
-    """Request whose reservation waits for the store. The object also creates the ledger entry of a request that is
-    never settled.
+    """Request whose reservation waits for the store. The object also creates a ledger entry if the request is never
+    settled.
     """
 
     __slots__ = ("_recorder", "ask", "exchange")
@@ -295,13 +293,13 @@ class PendingReservation(Account):
         self.ask = ask
 
     def granted(self, reservation: Reservation) -> None:
-        """Attach *reservation*, which the store has granted, to the request."""
+        """Attach *reservation* to the request after the store has granted it."""
         self.reservation = reservation
         self.exchange.account = self
         self.exchange.limits_left = reservation.headers
 
     def __call__(self, expected: Tokens) -> Entry:
-        """Return the ledger entry of a request that was never settled, with the *expected* tokens as its usage."""
+        """Return the ledger entry of a request that was never settled, with the *expected* tokens as usage."""
         exchange, price = self.exchange, _FREE if self.model is None else self.model.pricing.current
         return _entry(
             self._recorder,
@@ -376,13 +374,13 @@ def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, To
 
 
 def _longest(exchange: Exchange, reservation: Reservation) -> Tokens:
-    """Return the number of tokens in the prompt and in the longest answer that the request allows."""
+    """Return the maximum number of tokens in the prompt and in the longest answer to the request."""
     prompt = round(exchange.prompt_tokens)
     return Tokens(prompt, min(prompt, int(exchange.hit_tokens)), reservation.most_completion)
 
 
 def _seen(exchange: Exchange, account: Account, aborted: float | None) -> Tokens:
-    """Return the engine's count of used tokens, or else the number of prompt tokens and streamed events.
+    """Return the engine's number of used tokens, or else the number of prompt tokens and streamed events.
 
     The tokens of an answer that is not streamed are estimated. For a request that was cut short at the monotonic time
     *aborted*, the estimate is the elapsed time multiplied by the engine's generation rate. If the request was not cut
@@ -403,7 +401,7 @@ def _seen(exchange: Exchange, account: Account, aborted: float | None) -> Tokens
 
 
 def _generated(exchange: Exchange, account: Account, now: float) -> float | None:
-    """Return how many tokens of one answer a worker can have generated until *now*, or None if that is unknown.
+    """Return the number of tokens that a worker can have generated for one answer until *now*, or None if unknown.
 
     The number is an upper bound, because the request may have waited, and its prompt was computed first.
     """

@@ -1,4 +1,4 @@
-"""Send a request to one backend and wait for the first useful byte of its answer."""
+"""Send a request to one backend, and wait for the first useful byte of the answer."""
 
 import re
 from collections.abc import Callable
@@ -16,16 +16,14 @@ OK: Final = 200
 CLIENT_ERRORS: Final = range(400, 500)
 OVERLOADED = 429
 WORKERS_FAULT: Final = frozenset({401, 403, 408, OVERLOADED})
-"""Status codes 4xx that are not the caller's fault: the worker rejected the gateway's key, or was slow or
+"""HTTP status codes 4xx that are not the caller's fault: the worker rejected the gateway's key, or was slow or
 overloaded.
 """
 
 RETRY_AFTER_S = 2.0
-"""Seconds that `retry-after` announces for an unavailable backend, which is about the interval of worker health
-checks.
-"""
+"""Seconds in the `retry-after` header for an unavailable backend, about the interval of worker health checks."""
 MAX_RETRY_AFTER_S: Final = 86400.0
-"""Longest `retry-after` in seconds that is accepted from a backend. No quota lasts longer than a day."""
+"""Longest `retry-after` in seconds to accept from a backend. No quota lasts longer than a day."""
 
 
 _aborted = re.compile(rb'"finish_reason"\s*:\s*"abort"').search
@@ -49,13 +47,11 @@ class Attempt:
     ) -> None:
         self.reply = reply
         self.status = status
-        """HTTP status for the caller. The engine's own status may be 200 although an error event follows in the
-        stream.
-        """
+        """HTTP status for the caller. The engine's own status can be 200 although an error follows in the stream."""
         self.headers = headers
         self.first = first
-        """First events of a stream, or the whole body of an answer that is not streamed. The relay drops these bytes
-        after sending them.
+        """First events of a stream, or the whole body of an answer that is not streamed. They are dropped after they
+        have been sent.
         """
         self.observer = observer
         """Observer of the streamed answer, or None if the answer is not streamed."""
@@ -71,7 +67,7 @@ async def ask(
     *,
     first_byte_s: float | None = None,
 ) -> Attempt:
-    """Send *call* to *backend*, and return its whole answer or the beginning of its stream.
+    """Send *call* to *backend*, and return either the whole answer or the beginning of the stream.
 
     The function *observer* creates the stream observer. If this function raises, it closes the reply, and otherwise its
     caller must close it.
@@ -101,7 +97,7 @@ async def _raise_refusal(backend_id: str, reply: Reply) -> Never:
 
 
 def _answer(backend: Backend, reply: Reply, body: bytes, endpoint: Endpoint, model: str) -> Attempt:
-    """Return an answer that is not streamed.
+    """Return the backend's answer to a request without streaming.
 
     Raises:
         ReplyBroken: if the engine aborted the request.
@@ -121,7 +117,7 @@ def _answer(backend: Backend, reply: Reply, body: bytes, endpoint: Endpoint, mod
 
 
 async def _begun(backend: Backend, reply: Reply, endpoint: Endpoint, observer: StreamObserver) -> Attempt:
-    """Read a stream up to its first useful event. Until that event, the request can still be sent to another worker."""
+    """Read a stream up to the first useful event. Until then, the request can still be sent to another worker."""
     pieces = [observer.feed(await reply.read())]
     while not observer.begun and not reply.ended and observer.failed is None:
         pieces.append(observer.feed(await reply.read()))
@@ -151,7 +147,7 @@ def _refused(backend: Backend, reply: Reply, endpoint: Endpoint, observer: Strea
 
 
 def _gave_up(backend: Backend) -> ReplyBroken:
-    """Return the error for a request that the engine aborted, as vLLM does with status 200 when it stops or sleeps."""
+    """Return the error for a request that the engine aborted, as vLLM does with status 200 when it stops."""
     return ReplyBroken(f"{backend.id} aborted the request before it was complete")
 
 
@@ -167,12 +163,12 @@ def refused_status(observer: StreamObserver) -> int | None:
 
 
 def is_workers_fault(status: int) -> bool:
-    """Return whether *status* is a worker's failure, so that the request can be sent to another worker."""
+    """Return whether *status* means a failure of the worker, so that another worker can get the request."""
     return status >= 500 or status in WORKERS_FAULT
 
 
 async def refusal(backend_id: str, reply: Reply) -> UpstreamRefused:
-    """Return the error for a backend's error response, with the reason that the backend gives.
+    """Return the error for a backend's error response, with the reason that the backend gave.
 
     Status 401 or 403 from a backend becomes 502, because it concerns the gateway's key and not the caller's key.
     """

@@ -1,4 +1,4 @@
-"""Try workers and fallbacks for one request until one begins to answer, and again after a stream has broken.
+"""Try workers and fallbacks for a request until one of them begins to answer, and again after a stream breaks.
 
 1. Workers are tried in the order of the routing strategy. If all have failed or no worker exists, the request waits for
    a worker.
@@ -36,11 +36,11 @@ from routing.booking import Ending
 from routing.request import Request
 
 WORKER_BACK_S = 60.0
-"""Longest `retry-after` in seconds for a model that has workers. An unavailable worker may be back by then."""
+"""Longest `retry-after` in seconds for a model that has workers. An unavailable worker might be back by then."""
 
 
 class Attempts:
-    """Chooses between workers and fallbacks for one request, and records how the request ended at its backend."""
+    """Attempts of one request at workers and fallbacks, with a record of how the request ended at its backend."""
 
     def __init__(
         self,
@@ -57,8 +57,8 @@ class Attempts:
         retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
         clock: Callable[[], float],
     ) -> None:
-        """Prepare the attempts for *request*. If *continuation* is given, *call* asks the engine for the additional
-        data that a continuation needs, and *plain_call* does not.
+        """Prepare the attempts for *request*. With *continuation*, *call* asks the engine for the additional data that
+        a continuation needs, and *plain_call* does not.
 
         The requirements on fallbacks are in *fallback_request*, which is None if the request must not be sent to a
         fallback.
@@ -95,12 +95,12 @@ class Attempts:
 
     @property
     def continuation(self) -> Continuation | None:
-        """State with which another worker can continue a broken stream, or None if no worker can."""
+        """State from which another worker can continue a broken stream, or None if no worker can continue it."""
         return self._current.continuation
 
     async def first_answer(self) -> Attempt:
-        """Return the first answer that is not a failure of its backend. The answer may be a 4xx status that is the
-        caller's fault.
+        """Return the first answer that is not a failure of its backend. A 4xx status that is the caller's fault is such
+        an answer.
 
         This method can be called only once. The prompt is released, because a stream may last for minutes after the
         prompt was sent.
@@ -163,15 +163,15 @@ class Attempts:
         return await self._workers.first_answer(call)
 
     async def _worker_after_full_wait(self, call: Call) -> Attempt:
-        """Try the workers again with the full waiting time. The first wait was shortened for the fallbacks, which did
-        not answer.
+        """Try the workers again with the full waiting time. The first wait was shorter to leave time for the fallbacks,
+        which did not answer.
         """
         self._workers.retry_state.wait_in_full()
         self._workers.never_spill()
         return await self._workers.first_answer(call)
 
     async def go_on(self, error: UpstreamError) -> Attempt:
-        """Continue the stream that *error* broke on another worker, and return the new answer.
+        """Continue the stream that *error* broke on another worker, and return the new worker's answer.
 
         Raises:
             UpstreamError: if no worker can continue the stream. The exception is then *error*.
@@ -201,7 +201,7 @@ class Attempts:
     # ---- how the request ended at its backend
 
     def note_prompt(self, attempt: Attempt) -> None:
-        """Lower the predicted hit of an answer that is not streamed to the number of prompt tokens that the engine
+        """Lower the predicted cache hit of an answer without streaming to the number of prompt tokens that the engine
         reports.
         """
         if attempt.status not in CLIENT_ERRORS:
@@ -226,13 +226,13 @@ class Attempts:
             exchange.usage = self.continuation.usage(exchange.usage)
 
     def completed(self) -> None:
-        """Record that the worker failed after it had sent everything but the end of the stream."""
+        """Record that the worker failed after it had sent the whole answer except the end of the stream."""
         self._ending = Ending.FAILED
         if self.continuation is not None:
             self.exchange.usage = self.continuation.usage(None)
 
     def broken(self, error: UpstreamError) -> None:
-        """Record that the backend failed after the first byte of its answer."""
+        """Record that the backend failed after it had sent the first byte of the answer."""
         self._ending = Ending.FAILED
         self._error = error.with_traceback(None)
         if self.exchange.trace is not None:
@@ -241,7 +241,7 @@ class Attempts:
             self.exchange.usage = self.continuation.usage(None)
 
     async def aclose(self) -> None:
-        """Close the reply and release the worker's slot. The request counts as aborted unless another ending was
+        """Close the reply and release the worker's slot. The request counts as aborted unless another outcome was
         recorded.
         """
         try:
@@ -258,8 +258,8 @@ class Attempts:
         return most is not None and asked is not None and asked.prompt_tokens + (asked.max_tokens or 0) > most
 
     def _fallback_wait_s(self, fallbacks: FallbackAttempts) -> float | None:
-        """Return the seconds until a fallback may answer, at most `WORKER_BACK_S` if the model has workers, or None if
-        unknown.
+        """Return the seconds until a fallback is allowed to answer, at most `WORKER_BACK_S` if the model has workers,
+        or None if unknown.
         """
         wait_s = fallbacks.retry_in_s
         return wait_s if wait_s is None or not self._model.has_fleet else min(wait_s, WORKER_BACK_S)
@@ -287,8 +287,8 @@ class Attempts:
 
 
 def _without_fallback(failure: GatewayError, cause: GatewayError | None, wait_s: float | None) -> GatewayError:
-    """Return the error for a caller that neither a worker nor a fallback has answered, based on *failure*, the workers'
-    failure.
+    """Return the error for a caller if neither workers nor fallbacks have answered. *failure* is the failure of the
+    workers.
 
     A valid request that only workers can serve never gets a 4xx status. The seconds until a fallback may answer are
     passed as *wait_s*, or None if they are unknown.

@@ -18,7 +18,7 @@ class CompletedRequest:
     __slots__ = ("at", "exchange")
 
     def __init__(self, exchange: Exchange, at: float) -> None:
-        """Record that the request *exchange* ended at the monotonic time *at*, in seconds."""
+        """Record that the request *exchange* ended at the monotonic time *at* in seconds."""
         self.exchange = exchange
         self.at = at
 
@@ -32,7 +32,7 @@ class Observer(Protocol):
 
 
 class CompletedRequests:
-    """Passes each completed request to every observer exactly once."""
+    """Queue that passes each completed request to every observer exactly once."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
@@ -47,7 +47,7 @@ class CompletedRequests:
         self._ended.append(CompletedRequest(exchange, now))
 
     def settle(self) -> None:
-        """Pass the current batch to the observers now, before metrics are scraped or the process ends."""
+        """Pass the current batch to the observers now, because metrics will be scraped or the process will end."""
         ended, self._ended = self._ended, []
         if ended:
             for observer in self._observers:

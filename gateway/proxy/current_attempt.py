@@ -1,4 +1,4 @@
-"""Hold the worker slot and the open reply of a request while a backend serves it."""
+"""Hold the worker slot and the open reply of a request while a backend answers it."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,7 +13,7 @@ from routing.request import Request
 
 
 class CurrentAttempt:
-    """Holds at most one slot on a worker and one open reply, until `give_back` is called."""
+    """Holder of at most one slot on a worker and one open reply, until `give_back` is called."""
 
     def __init__(
         self, model: Model, exchange: Exchange, continuation: Continuation | None, *, clock: Callable[[], float]
@@ -22,14 +22,14 @@ class CurrentAttempt:
         self._exchange = exchange
         self._clock = clock
         self.continuation = continuation
-        """State with which another worker can continue a broken stream, or None if no worker can."""
+        """State from which another worker can continue a broken stream, or None if no worker can continue it."""
         self.booking: Booking | None = None
-        """Reserved slot on a worker, or None. The dispatch queue reserves the first slot of a request."""
+        """Reserved slot on a worker, or None. The dispatch queue reserves the first slot of each request."""
         self.answer: Attempt | None = None
         """Answer whose reply is open, or None."""
 
     def reserve(self, request: Request, candidate: Candidate) -> bool:
-        """Reserve a slot on the worker *candidate* unless the request already has a slot on it. Return False if the
+        """Reserve a slot on the worker *candidate* unless the request already has a slot there. Return False if the
         worker accepts no requests.
         """
         exchange = self._exchange
@@ -45,8 +45,8 @@ class CurrentAttempt:
         return True
 
     def predict(self, request: Request, order: Sequence[Candidate], candidate: Candidate) -> None:
-        """Record the predicted time to first token on *candidate*, and how much longer it is than that of the best
-        worker in *order*.
+        """Record the predicted time to first token on *candidate*, and how much longer it is than on the best worker in
+        *order*.
         """
         exchange, booking = self._exchange, self.booking
         if booking is None or exchange.first_byte is not None:
@@ -60,9 +60,7 @@ class CurrentAttempt:
         exchange.regret_s = own_s - best_s
 
     async def give_back(self, ending: Ending) -> None:
-        """Close the open reply and release the slot with the outcome *ending*. Do nothing if there is neither a reply
-        nor a slot.
-        """
+        """Close the open reply and release the slot with the outcome *ending*. Without both, do nothing."""
         answer, self.answer = self.answer, None
         booking, self.booking = self.booking, None
         if self._exchange.trace is not None:

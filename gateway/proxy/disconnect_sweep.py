@@ -1,4 +1,4 @@
-"""Find long-running requests, and wait for their callers to disconnect.
+"""Find long-running requests, and watch for disconnects of their callers.
 
 This module is separate from `gateway.proxy.disconnects`, which is compiled. A task group that waits when it ends must
 not be compiled (see deploy/compile_core.py).
@@ -13,14 +13,14 @@ _log = logging.getLogger(__name__)
 
 
 class WatchedRequest(Protocol):
-    """Request whose caller may disconnect."""
+    """Request whose caller can disconnect at any time."""
 
     receive: Callable[[], Awaitable[MutableMapping[str, Any]]]
     task: "asyncio.Task[Any]"
     aged: bool
-    """True after a disconnect sweep has seen the request."""
+    """Whether a disconnect sweep has seen the request."""
     gone: bool
-    """True after the caller has disconnected."""
+    """Whether the caller has disconnected."""
     watcher: "asyncio.Task[None] | None"
 
 
@@ -29,7 +29,7 @@ WatchedT = TypeVar("WatchedT", bound=WatchedRequest)
 
 async def sweep(young: "dict[WatchedT, None]", *, every_s: float) -> None:
     """Start a watching task for each request in *young* that an earlier sweep has seen, and remove it from *young*. The
-    sweep runs every *every_s* seconds until it is cancelled.
+    sweep runs every *every_s* seconds until canceled.
     """
     async with asyncio.TaskGroup() as tasks:
         while True:

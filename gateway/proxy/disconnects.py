@@ -14,7 +14,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class Watch:
-    """Request whose caller may disconnect. The attribute `gone` distinguishes a cancellation after a disconnect from
+    """Request whose caller can disconnect. The attribute `gone` distinguishes a cancellation after a disconnect from
     others.
     """
 
@@ -29,8 +29,8 @@ class Watch:
 
 
 class Disconnects:
-    """Cancels the task of a request whose caller has disconnected, at the earliest two sweeps after the request
-    begins.
+    """Watcher that cancels the task of a request whose caller has disconnected, at the earliest two sweeps after the
+    request begins.
     """
 
     def __init__(self, *, sweep_s: float = 0.2) -> None:
@@ -39,8 +39,8 @@ class Disconnects:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def begin(self, receive: Receive) -> Watch:
-        """Watch the request of the current task. The request body must have been read, because only the watcher may
-        call *receive* from then on.
+        """Watch the request of the current task. The request body must have been read before, because from now on only
+        the watcher calls *receive*.
         """
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
@@ -51,12 +51,12 @@ class Disconnects:
         return watch
 
     def end(self, watch: Watch) -> None:
-        """Stop watching a request. A second call with the same *watch* does nothing."""
+        """Stop watching a request. A second call for the same watch *watch* does nothing."""
         if watch in self._young:
             del self._young[watch]
         elif watch.watcher is not None:
             watch.watcher.cancel()
 
     def run(self) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that runs the sweeps until it is cancelled."""
+        """Return the coroutine that runs the sweeps until canceled."""
         return sweep(self._young, every_s=self._sweep_s)

@@ -1,4 +1,4 @@
-"""Send the response to the caller, over ASGI."""
+"""Send the response to the caller over ASGI."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
@@ -20,7 +20,7 @@ _KEEP_ALIVE = b": keep-alive\n\n"
 
 
 class Downstream:
-    """Sends one response, with headers about the routing decision.
+    """Sender of one response, with headers about the routing decision.
 
     Only one ASGI message is sent at a time. A keep-alive comment is omitted while another message is being sent, and
     other messages wait until a comment is sent.
@@ -53,19 +53,19 @@ class Downstream:
         self._is_whole = False  # the response has a content length, so nothing may be added
         self._is_closing = False  # its last message is being sent, or was sent
         self.started = False
-        """True after status and headers have been sent, so that later errors can be reported only in the body."""
+        """Whether status and headers have been sent, so that later errors can be reported only in the body."""
         self.ended = False
-        """True after the whole response has been sent."""
+        """Whether the whole response has been sent."""
         self.is_quiet = False
-        """True if nothing has been written since `KeepAlive` last set this flag."""
+        """Whether nothing has been written since `KeepAlive` last set this flag."""
         self.observer: StreamObserver | None = None
         """Observer of the stream that is being sent, or None."""
         self.answers_as: tuple[str, str] | None = None
-        """Model name that the caller sent, and model name that the workers use. If it is None, answers keep the
-        backend's model name.
+        """Model name that the caller sent, and model name that the workers use, or None if answers keep the backend's
+        model name.
         """
         self.stopped: GatewayError | None = None
-        """Error that ends the stream at its next event, or None."""
+        """Error that ends the stream before its next event, or None."""
 
     @property
     def events(self) -> int:
@@ -79,9 +79,7 @@ class Downstream:
         return not self.started or not (self._is_whole or self.ended)
 
     async def start(self, status: int, headers: Headers) -> None:
-        """Begin a streamed response. If a keep-alive comment has already begun the response, another comment names the
-        worker.
-        """
+        """Begin a streamed response. If a keep-alive comment has already begun it, another comment names the worker."""
         self._settle_name()
         if await self._has_started():
             await self.write(b": x-warmgate-worker: %b\n\n" % _worker_of(self._exchange))
@@ -95,15 +93,15 @@ class Downstream:
         self.started = True
 
     def write(self, data: bytes, *, last: bool = False) -> Coroutine[Any, Any, None]:
-        """Return a coroutine that sends *data*, and waits while the caller reads too slowly."""
+        """Return a coroutine that sends *data*, and that waits while the caller reads too slowly."""
         # Returns the coroutine of `_put`: one more for each event of each stream would cost too much.
         if self._answer_name is not None:
             data = self._answer_name.events(data)
         return self._put({"type": "http.response.body", "body": data, "more_body": not last}, last=last)
 
     async def answer(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a complete response. If a keep-alive comment has begun a stream, the response becomes an error event
-        that ends the stream.
+        """Send a complete response. If a keep-alive comment has begun a stream, the response becomes an error event at
+        its end.
         """
         if await self._has_started():
             await self.write(self._endpoint.errors.event(fault_in(status, body), self._next_number), last=True)
@@ -117,13 +115,13 @@ class Downstream:
         await self.write(body, last=True)
 
     def _settle_name(self) -> None:
-        """Choose the model name that the answer contains. The backend must be known."""
+        """Choose the model name that appears in the answer. The backend must be known."""
         if self.answers_as is not None:
             asked, upstream_name = self.answers_as
             self._answer_name = answer_name(asked, upstream_name, fell_back=self._exchange.fell_back)
 
     async def keep_alive(self) -> None:
-        """Send a comment, so that proxies do not close a silent stream.
+        """Send a comment in the stream, so that proxies do not close a silent connection.
 
         A comment before the first byte of the answer also sends the status and headers. No comment is sent inside an
         event or while another message is being sent. A response with a content length, or one that is about to end,
@@ -145,8 +143,8 @@ class Downstream:
             self._comment = None
 
     async def fail(self, error: GatewayError) -> None:
-        """Send *error* as the response, or as the last event of the stream. Do nothing if neither is possible any
-        more.
+        """Send *error* as the response, or as the last event of the stream. If neither is possible any more, do
+        nothing.
         """
         request_id = self._exchange.request_id.decode("ascii")
         has_started = await self._has_started()
@@ -175,8 +173,8 @@ class Downstream:
         self.ended = last
 
     async def _has_started(self) -> bool:
-        """Return whether the response has started. Wait first for a comment that is being sent, because it may start
-        the response.
+        """Return whether the response has started. First wait for any comment that is being sent, because it might
+        start the response.
         """
         if self._comment is not None:
             await self._after_comment()
@@ -222,7 +220,7 @@ def _decision_headers(exchange: Exchange) -> Headers:
 
 @lru_cache(maxsize=1024)
 def _backend_headers(backend: str, served_by: str, strategy: str | None) -> tuple[tuple[bytes, bytes], ...]:
-    """Return the headers that name the backend. Equal arguments return the same object, so the server finds the encoded
+    """Return the headers that name the backend. Equal arguments give the same object, so the server finds the encoded
     lines without comparing headers.
     """
     worker = (b"x-warmgate-worker", backend.encode("ascii", "replace"))
@@ -235,6 +233,6 @@ def _hit_blocks(blocks: int) -> tuple[bytes, bytes]:
 
 
 _HIT_BLOCKS: list[Any] = [_hit_blocks(blocks) for blocks in range(256)]
-"""Cached headers for the most frequent numbers of hit blocks. The element type is Any, because compiled code would
+"""Cached headers for the most frequent numbers of cached blocks. The element type is Any, because compiled code would
 rebuild tuples of bytes on each access.
 """

@@ -1,4 +1,4 @@
-"""Collect the facts about one request for its response headers, its log line and its metrics."""
+"""Collect facts about a request for its response headers, its log line and its metrics."""
 
 from typing import Literal
 
@@ -21,18 +21,17 @@ class Account:
     __slots__ = ("caller", "in_background", "model", "reservation")
 
     reservation: Reservation
-    """Granted reservation, which is set before the account is attached to a request."""
+    """Granted reservation, set before the account is attached to a request."""
 
     def __init__(self, caller: Caller, model: Model | None) -> None:
         self.caller = caller
         self.model = model
         """Requested model, or None if the request names no known model."""
         self.in_background = False
-        """True if the worker continues to generate after it has answered."""
+        """Whether the worker continues to generate after it has answered."""
 
     def __call__(self, expected: Tokens) -> Entry:
-        """Return the ledger entry of a request that is never settled, for the *expected* tokens that the request
-        reserved.
+        """Return the ledger entry of a request that is never settled, for the reserved tokens *expected*.
 
         A subclass in `gateway.proxy.admission` implements this method. A compiled class can be called only if its base
         class can be called too.
@@ -41,7 +40,7 @@ class Account:
 
 
 class Exchange:
-    """Facts about one request, recorded while it is served. Times are monotonic seconds. The prompt and the API key are
+    """Facts about a request, recorded while it is served. Times are monotonic seconds. The prompt and the API key are
     never stored.
     """
 
@@ -55,16 +54,16 @@ class Exchange:
     model: str | None = None
     """Configured name of the model, or None until the model is found."""
     choice: RouteChoice | None = None
-    """Reason for choosing this model if routes map the requested name to several models, or None."""
+    """Reason for the choice of the model if the requested name stands for several models, or None."""
     strategy: str | None = None
     reason: Reason | None = None
     streams: bool = False
     backend: str | None = None
-    """Id of the backend that answered or was tried last."""
+    """Id of the backend that answered or that was tried last."""
     served_by: str = "worker"
-    """Kind of the backend that answered or was tried last, such as `worker`."""
+    """Kind of the backend that answered or that was tried last, such as `worker`."""
     prefill_worker: str | None = None
-    """Prefill worker that computed the prompt or was tried last, or None if the worker that answers computed it."""
+    """Prefill worker that computed the prompt or was tried last, or None if the answering worker computed it."""
     prefill: Literal["remote", "here", "failed"] | None = None
     """Place where the prompt was computed: `remote` for a prefill worker, `here` for the worker that answers, or
     `failed` for the worker that answers after prefill workers failed. The value is None if the model has no prefill

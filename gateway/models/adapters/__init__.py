@@ -1,1 +1,1 @@
-"""LoRA adapters: which workers have loaded them, their extra cost elsewhere, and loading on demand."""
+"""LoRA adapters: which workers have loaded them, what they cost on other workers, and how they are loaded on demand."""

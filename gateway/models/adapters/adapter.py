@@ -1,4 +1,4 @@
-"""One LoRA adapter as configured."""
+"""LoRA adapter as given in the settings."""
 
 import msgspec
 
@@ -12,9 +12,9 @@ class Adapter(msgspec.Struct, frozen=True):
     """Path from which workers load the LoRA adapter, or None if the gateway does not know the path."""
     load_on_demand: bool = False
     max_per_worker: int | None = None
-    """Maximum number of LoRA adapters per worker. One is unloaded to make room. None means no limit."""
+    """Maximum number of LoRA adapters per worker, or None for no limit. At the limit, one adapter is unloaded first."""
 
     @property
     def is_loadable(self) -> bool:
-        """Whether the gateway may ask workers to load the LoRA adapter."""
+        """Whether the gateway is allowed to ask workers to load the LoRA adapter."""
         return self.load_on_demand and self.path is not None

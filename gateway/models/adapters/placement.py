@@ -1,4 +1,4 @@
-"""Placement of one model's LoRA adapter, for the attempts of a request."""
+"""Placement of one model's LoRA adapter on workers, for the attempts of a request."""
 
 from cache_index import WorkerId
 from gateway.backends.backend import WorkerBackend
@@ -17,8 +17,8 @@ class AdapterPlacement:
         self._names = (subject.adapter.name, upstream_name)
 
     def is_there(self, backend: WorkerBackend) -> bool:
-        """Return whether a request can be sent to *backend* without loading the adapter first. If so, mark the adapter
-        as used.
+        """Return whether *backend* can get a request without loading the LoRA adapter first. If so, mark the adapter as
+        used.
 
         A worker with an unknown state gets the request: if the adapter is missing, the engine refuses it.
         """
@@ -30,7 +30,7 @@ class AdapterPlacement:
         return True
 
     async def bring(self, backend: WorkerBackend, *, waits: bool = False) -> None:
-        """Ask *backend* to load the adapter. With *waits*, wait for room, because no other worker can take the request.
+        """Ask *backend* to load the LoRA adapter. With *waits*, wait until it fits, because no other worker can answer.
 
         Raises:
             AdapterMissing: if *backend* may not load the adapter, or failed to load it.
@@ -39,12 +39,12 @@ class AdapterPlacement:
         self._adapter_registry.used(backend.url, self._subject.adapter)
 
     def is_refused(self, backend: WorkerBackend, status: int, body: bytes) -> bool:
-        """Return whether the answer shows that *backend* lacks the adapter, and record it if so."""
+        """Return whether the answer shows that *backend* lacks the LoRA adapter. If it does, record this."""
         if not says_unknown(status, body, *self._names):
             return False
         self._adapter_registry.refused(backend.url, self._subject.adapter)
         return True
 
     def price_s(self, worker: WorkerId) -> float:
-        """Return the extra cost, in seconds, of a request to *worker* compared with a worker that has the adapter."""
+        """Return the extra cost of a request to *worker* in seconds, compared with a worker that has the adapter."""
         return self._subject.fleet.members.adapter_penalty_s(worker)

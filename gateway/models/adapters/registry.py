@@ -1,4 +1,4 @@
-"""State of LoRA adapters on workers, shared by all models that are adapters, and loading on demand.
+"""State of LoRA adapters on workers, shared by all models that are adapters. Adapters are loaded on demand.
 
 1. A load continues even if its caller disconnects. Later requests for the same adapter and worker wait for that load.
 2. Loads and unloads on a worker run one at a time, so room stays available and no adapter is unloaded twice.
@@ -27,24 +27,24 @@ _log = logging.getLogger(__name__)
 LISTED_EVERY_S = 0.5
 """Minimum seconds between two requests for a worker's list of adapters."""
 ROOM_EVERY_S = 0.05
-"""Seconds between two checks for room on a worker whose adapters are all in use."""
+"""Seconds between two checks whether another adapter fits on a worker whose adapters are all in use."""
 NO_ROOM = "it has as many as it may, and all are in use"
 SAID_BYTES = 200
-"""Maximum bytes of a worker's error message in the log."""
+"""Maximum number of bytes of a worker's error message in the log."""
 
 
 @dataclass(frozen=True, slots=True)
 class AdapterTimeouts:
     load_s: float = 1.0
-    """Assumed seconds for loading an adapter, until the first load is measured."""
+    """Assumed number of seconds for loading an adapter, until the first load is measured."""
     load_timeout_s: float = 60.0
     retry_s: float = 30.0
-    """Seconds for which a worker that failed to load an adapter is not asked to load it again."""
+    """Seconds for which a worker that failed to load an adapter is not asked again to load it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedAdapter:
-    """A model that is a LoRA adapter, with the workers that serve it."""
+    """Model that is a LoRA adapter, with the workers that serve it."""
 
     model: str
     adapter: Adapter
@@ -70,12 +70,12 @@ class AdapterRegistry:
         self._failed_until: dict[tuple[str, str], float] = {}
         self._tasks: asyncio.TaskGroup | None = None
         self.counters: Counter[tuple[str, str]] = Counter()
-        """Numbers of adapter loads and unloads since startup, by model and outcome: ``loaded``, ``failed``,
-        ``no_room``, ``unloaded``.
+        """Number of adapter loads and unloads since startup, by model and outcome: ``loaded``, ``failed``, ``no_room``,
+        ``unloaded``.
         """
 
     def attend(self, subjects: Iterable[ServedAdapter], patience: AdapterTimeouts) -> None:
-        """Serve only the adapters of *subjects* from now on. The known state of workers that stay is kept."""
+        """Serve only the adapters of *subjects* from now on. The known state of the remaining workers is kept."""
         self._patience = patience
         self._subjects = {subject.model: subject for subject in subjects}
         self._at = defaultdict(list)
@@ -89,7 +89,7 @@ class AdapterRegistry:
             self._reprice(address)
 
     async def run(self) -> None:
-        """Load requested adapters until canceled."""
+        """Load requested LoRA adapters until canceled."""
         async with asyncio.TaskGroup() as self._tasks:
             await asyncio.get_running_loop().create_future()
 
@@ -104,7 +104,7 @@ class AdapterRegistry:
     # ---- what is known
 
     def wants_list(self, address: str) -> bool:
-        """Return whether to ask the worker at *address* for its adapters. Several models may ask the same worker."""
+        """Return whether to ask the worker at *address* for its adapters. Several models can ask the same worker."""
         return address in self._at and self._clock() - self._listed_at.get(address, float("-inf")) >= LISTED_EVERY_S
 
     def listed(self, address: str, adapters: Sequence[str], asked_at: float) -> None:
@@ -169,7 +169,7 @@ class AdapterRegistry:
         return None
 
     async def _loaded(self, subject: ServedAdapter, backend: WorkerBackend, *, waits: bool) -> str | None:
-        """Load the adapter on the worker. Return the reason for a failure, or None."""
+        """Load the LoRA adapter on the worker. Return the reason for a failure, or None."""
         adapter, address = subject.adapter, backend.url
         try:
             why = await self._done(subject, backend, waits=waits)
@@ -263,7 +263,7 @@ class AdapterRegistry:
 
 
 def _is_idle(subject: ServedAdapter, address: str) -> bool:
-    """Return whether an adapter may be unloaded: it is not in use, and the gateway can load it again."""
+    """Return whether an adapter can be unloaded, because it is not in use and the gateway can load it again."""
     if not subject.adapter.is_loadable:
         return False
     return not any(

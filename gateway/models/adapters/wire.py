@@ -34,22 +34,22 @@ def load_call(name: str, path: str, engine: EngineKind | None) -> Call:
 
 
 def unload_call(name: str, engine: EngineKind | None) -> Call:
-    """Return the HTTP call that unloads the adapter *name*."""
+    """Return the HTTP call that unloads the LoRA adapter *name*."""
     return _call("unload", {"lora_name": name}, engine)
 
 
 def is_loaded_now(status: int, body: bytes) -> bool:
-    """Return whether a worker that gave this answer to `load_call` has the adapter, loaded now or earlier."""
+    """Return whether this answer to `load_call` means that the worker has loaded the adapter, now or earlier."""
     return status == 200 or (status == 400 and b"already" in body)
 
 
 def is_unloaded_now(status: int) -> bool:
-    """Return whether a worker that gave this answer to `unload_call` no longer has the adapter."""
+    """Return whether this answer to `unload_call` means that the worker no longer has the adapter."""
     return status in {200, 404}
 
 
 def adapters_in(models: bytes) -> list[str] | None:
-    """Return the adapters in *models*, a response of ``/v1/models``, or None if it is malformed."""
+    """Return the adapters in *models*, a response to ``/v1/models``, or None if the response is malformed."""
     try:
         cards = _decode_cards(models)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -58,7 +58,7 @@ def adapters_in(models: bytes) -> list[str] | None:
 
 
 def says_unknown(status: int, body: bytes, *names: str) -> bool:
-    """Return whether a worker refused a request because it has no adapter with one of *names*.
+    """Return whether a worker refused a request because it has no adapter with a name in *names*.
 
     vLLM answers 404, SGLang 400. Other errors get the same status, so the name must match.
     """

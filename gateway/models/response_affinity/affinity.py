@@ -1,4 +1,4 @@
-"""Affinity of a request to the worker that stores the response that it continues."""
+"""Affinity of requests to workers: a request goes to the worker that stores the response that it continues."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from gateway.protocol.errors import UnknownResponse
 def keeping_worker(
     body: Body, model: Model, find: Callable[[str], ResponseOwner | None], team: str | None = None
 ) -> WorkerId | None:
-    """Return the worker of *model* that stores the response that *body* continues, or None. *find* returns its owner.
+    """Return the worker of *model* that stores the response continued by *body*, or None. *find* returns owners.
 
     Raises:
         UnknownResponse: if that worker is gone, or if the response belongs to another team or to an unknown team.

@@ -1,4 +1,4 @@
-"""Owners of stored responses: the worker that has a response of the Responses API, and its team."""
+"""Owners of stored responses, which are the worker that stores a response of the Responses API, and its team."""
 
 import asyncio
 import hashlib
@@ -14,13 +14,13 @@ from cache_index import WorkerId
 from gateway.protocol.errors import InvalidField, StoreUnavailable
 
 MAX_UNWRITTEN: Final = 10_000
-"""Maximum number of owners that wait for an unavailable store, at about 400 bytes each. The oldest ones are never
+"""Maximum number of owners that wait for an unavailable store, at about 400 bytes each. Excess owners are never
 written.
 """
 BATCH: Final = 64
-"""Maximum number of owners written to the store at once."""
+"""Maximum number of response owners to write to the store at once."""
 AGAIN_S: Final = 1.0
-"""Seconds between two attempts to write to an unavailable store."""
+"""Seconds between two attempts to write response owners to an unavailable store."""
 
 _decode_row = msgspec.json.Decoder(tuple[str, str, str | None, str]).decode
 _is_plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:~-]{0,255}").fullmatch
@@ -28,21 +28,21 @@ _is_plain = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:~-]{0,255}").fullmatch
 
 class ResponseOwner(msgspec.Struct, frozen=True):
     model: str
-    """Configured name of the model."""
+    """Configured name of the model that generated the response."""
     worker: WorkerId
     team: str | None = None
-    """Team that the response belongs to, or None without teams."""
+    """Team to which the response belongs, or None without teams."""
     asked: str = ""
-    """Model name in the request, to which permissions of keys apply. Empty if it is the configured name."""
+    """Model name in the request, to which the permissions of keys apply. It is empty if it is the configured name."""
 
 
 def row_of(owner: ResponseOwner) -> bytes:
-    """Return *owner* serialized for the store."""
+    """Return *owner* in the serialized form for the store."""
     return msgspec.json.encode((owner.model, owner.worker, owner.team, owner.asked))
 
 
 def owner_in(row: bytes | str) -> ResponseOwner:
-    """Return the owner that `row_of` serialized. It is parsed as a tuple, because compiled Structs lose their field
+    """Return the owner from the output of `row_of`. It is parsed as a tuple, because compiled Structs lose their field
     types.
     """
     model, worker, team, asked = _decode_row(row)
@@ -50,10 +50,10 @@ def owner_in(row: bytes | str) -> ResponseOwner:
 
 
 class OwnerStore(Protocol):
-    """Store of response owners that gateways share. Responses are identified by their `digest`."""
+    """Store of response owners, shared by gateways. The `digest` of its id identifies a response."""
 
     async def find(self, digest: str) -> ResponseOwner | None:
-        """Return the owner of a response, or None if it is unknown.
+        """Return the owner of a response, or None if the owner is unknown.
 
         Raises:
             StoreUnavailable: if the store does not answer.
@@ -61,7 +61,7 @@ class OwnerStore(Protocol):
         ...
 
     async def keep(self, owners: Mapping[str, ResponseOwner]) -> Mapping[str, ResponseOwner]:
-        """Store the *owners* of responses that have none yet, and return the existing owners of all other responses.
+        """Store the *owners* of responses without an owner, and return the existing owners of all other responses.
 
         Raises:
             StoreUnavailable: if the store does not answer. Some owners may have been stored.
@@ -70,12 +70,12 @@ class OwnerStore(Protocol):
 
 
 def digest(response_id: str) -> str:
-    """Return the key of a response in the store: 32 hexadecimal digits, however long its id is."""
+    """Return the key of a response in the store, which has 32 hexadecimal digits whatever the length of the id."""
     return hashlib.sha256(response_id.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
 def check_response_id(response_id: str, param: str) -> None:
-    """Raise InvalidField if *response_id* is unsafe in a URL path: it has a slash, ``..``, a space or a control
+    """Raise InvalidField if *response_id* is unsafe in a URL path, because it has a slash, ``..``, a space or a control
     character.
     """
     if not _is_plain(response_id):
@@ -84,13 +84,13 @@ def check_response_id(response_id: str, param: str) -> None:
 
 
 class ResponseOwners:
-    """Owners of the *most* recently used responses, in memory. All other owners are only in *store*.
+    """Owners of the *most* recently used responses, kept in memory. All other owners are only in *store*.
 
     Each owner takes about 400 bytes. Owners never change, so a repeated id is ignored.
     """
 
     def __init__(self, store: OwnerStore | None = None, *, most: int = 100_000) -> None:
-        """*store* is the store of all owners. If it is None, only responses of this process are known."""
+        """Create the collection. *store* has all owners. If it is None, only responses of this process are known."""
         self._store = store
         self._most = most
         self._owners: OrderedDict[str, ResponseOwner] = OrderedDict()
@@ -98,7 +98,7 @@ class ResponseOwners:
         self._comes = asyncio.Event()
 
     def remember(self, response_id: str, owner: ResponseOwner) -> None:
-        """Keep *owner* of the response, unless the response has an owner already."""
+        """Remember *owner* as the owner of the response, unless the response already has an owner."""
         key = digest(response_id)
         if key in self._owners:
             self._owners.move_to_end(key)
@@ -119,11 +119,11 @@ class ResponseOwners:
         return owner
 
     def peek(self, response_id: str) -> ResponseOwner | None:
-        """Return the owner of the response like `find`, without marking it as recently used."""
+        """Return the owner of the response in the same way as `find`, but without marking it as recently used."""
         return self._owners.get(digest(response_id))
 
     async def look(self, response_id: str) -> ResponseOwner | None:
-        """Return the owner of the response from memory or from the store, or None if both do not know it.
+        """Return the owner of the response from memory or from the store, or None if neither knows the response.
 
         Raises:
             StoreUnavailable: if the store does not answer.
@@ -137,7 +137,7 @@ class ResponseOwners:
         return owner
 
     async def run(self) -> None:
-        """Write new owners to the store in the background, until canceled."""
+        """Write new response owners to the store in the background until canceled."""
         while True:
             await self._comes.wait()
             self._comes.clear()
@@ -151,7 +151,7 @@ class ResponseOwners:
                 self._comes.set()
 
     async def write(self) -> None:
-        """Write all owners to the store that it does not have yet.
+        """Write those response owners to the store that are not in it yet.
 
         Raises:
             StoreUnavailable: if some owners could not be written.

@@ -1,4 +1,4 @@
-"""Response owners in Redis or Valkey, which delete them after their lifetime."""
+"""Response owners in Redis or Valkey, which delete each owner at the end of its lifetime."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,12 +7,12 @@ from gateway.models.response_affinity.owners import ResponseOwner, owner_in, row
 from gateway.storage.redis_link import RedisLink
 
 _PREFIX = "warmgate:response:"
-"""Prefix of the Redis key of each response. Separate keys are distributed over a cluster."""
+"""Prefix of the Redis keys of responses. A cluster distributes separate keys over its nodes."""
 
 
 class RedisOwners:
-    """`OwnerStore` in Redis, where each owner expires after *lifetime_s*. Calls take one round trip, or two for known
-    owners.
+    """Store of response owners in Redis. Owners expire after *lifetime_s*. A call takes one round trip, or two for
+    known owners.
     """
 
     def __init__(self, link: RedisLink, *, lifetime_s: float) -> None:
@@ -30,7 +30,7 @@ class RedisOwners:
         return {digest: owner for digest, owner in zip(owners, earlier, strict=True) if owner is not None}
 
     async def _kept(self, digest: str, owner: ResponseOwner) -> ResponseOwner | None:
-        """Store *owner* unless the response has one already. Return the existing owner, or None."""
+        """Store *owner* unless the response already has an owner. Return the existing owner, or None."""
         value = row_of(owner)
         key = _PREFIX + digest
         if await self._link.ask(lambda client: client.set(key, value, nx=True, ex=self._lifetime_s)):

@@ -15,7 +15,7 @@ _TABLES = (
 
 
 class SqliteOwners:
-    """`OwnerStore` in a table of *file*, for *lifetime_s* seconds and the *most* recent owners, about 300 bytes each.
+    """Store of response owners in a table of *file*, for *lifetime_s* seconds and the *most* recent owners.
 
     *wall_clock* returns seconds since 1970.
     """

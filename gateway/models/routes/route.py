@@ -1,4 +1,4 @@
-"""A route: one name that stands for several models."""
+"""Route: one name that stands for several models."""
 
 from collections.abc import Sequence
 from typing import Literal
@@ -16,17 +16,17 @@ BY_RESPONSE = "response"
 
 
 class RouteChoice(msgspec.Struct, frozen=True):
-    """Model that was chosen for a request, and the reason."""
+    """Model that was chosen for a request, and the reason for the choice."""
 
     route: str
     model: str
     """Configured name of the chosen model."""
     rule: str
-    """Name of the matching rule, or else `BY_WEIGHT` or `BY_RESPONSE`."""
+    """Name of the matching rule, or `BY_WEIGHT` or `BY_RESPONSE` if no rule matched."""
 
 
 class Route:
-    """Rules and weights that choose a model for requests to *name*. Only `Variants.deal` changes state."""
+    """Rules and weights that select a model for requests to *name*. Only `Variants.deal` changes state."""
 
     def __init__(
         self,
@@ -40,19 +40,19 @@ class Route:
         counts_exactly: bool = False,
         checks_variants: bool = False,
     ) -> None:
-        """*first* is the model whose tokenizer or estimate counts prompt tokens."""
+        """Create the route. *first* is the model whose tokenizer or estimate counts prompt tokens."""
         self.name = name
         self.first = first
         self.variants = variants
         self.rules = tuple(rules)
         self.sticky: Sticky = sticky
         self.passes_on = passes_on
-        """Whether a request goes to the next variant if its own variant is not ready."""
+        """Whether a request goes to the next model variant if its own variant is not ready."""
         self.counts_exactly = counts_exactly
         self.checks_variants = checks_variants
-        """Whether a key also needs permission for the chosen model."""
+        """Whether an API key also needs permission for the chosen model."""
         self.counts_tokens = any(rule.prompt_tokens_from or rule.prompt_tokens_below for rule in self.rules)
         self.looks_inside = any(rule.asks for rule in self.rules)
-        """Whether rules require features, so that request bodies must be parsed for them."""
+        """Whether rules require features of requests, so that request bodies must be parsed."""
         self.models = frozenset((*variants.shares, *(rule.model for rule in self.rules)))
-        """Names of all models that the route may choose."""
+        """Names of all models that the route can select."""

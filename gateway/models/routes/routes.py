@@ -1,4 +1,4 @@
-"""Active routes, and how often each model was chosen."""
+"""Routes that are in use, and how often each model was chosen."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -7,12 +7,12 @@ from gateway.models.routes.route import Route, RouteChoice
 
 
 class RouteTable:
-    """Active routes by configured name. After a change of settings, a new table continues the counters of *former*."""
+    """Routes in use, by configured name. After a change of settings, a new table continues the counters of *former*."""
 
     def __init__(self, routes: Iterable[Route], former: "RouteTable | None" = None) -> None:
         self._routes = {route.name: route for route in routes}
         self.counters: Counter[RouteChoice] = Counter() if former is None else former.counters
-        """Number of requests by chosen model and reason since startup, which never decreases."""
+        """Number of requests since startup by chosen model and reason. The numbers never decrease."""
 
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes.values())
@@ -22,5 +22,5 @@ class RouteTable:
         return self._routes.get(name)
 
     def leading_to(self, model: str) -> list[Route]:
-        """Return the routes that may choose *model*."""
+        """Return the routes that can select *model*."""
         return [route for route in self if model in route.models]

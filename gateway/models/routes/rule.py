@@ -1,4 +1,4 @@
-"""Rule that sends matching requests to one model, before any weights apply."""
+"""Rule that sends matching requests to one model before any weights apply."""
 
 import msgspec
 
@@ -6,7 +6,7 @@ from gateway.models.routes.traits import Ability, Traits
 
 
 class RouteRule(msgspec.Struct, frozen=True):
-    """Rule that matches a request if all of its conditions hold. None, or an empty `asks`, is no condition."""
+    """Rule that matches a request if all of its conditions hold. A field that is None or empty is not a condition."""
 
     name: str
     model: str
@@ -14,11 +14,11 @@ class RouteRule(msgspec.Struct, frozen=True):
     prompt_tokens_below: int | None = None
     max_tokens_from: int | None = None
     asks: frozenset[Ability] = frozenset()
-    """Features that a request must use, all of them."""
+    """Features that a request must use. All of them are required."""
     teams: frozenset[str] | None = None
 
     def matches(self, traits: Traits) -> bool:
-        """Return whether the rule matches *traits*. `max_tokens_from` requires an output limit in the request."""
+        """Return whether the rule matches *traits*. For `max_tokens_from`, the request must set an output limit."""
         least, below, most = self.prompt_tokens_from, self.prompt_tokens_below, self.max_tokens_from
         if least is not None and traits.prompt_tokens < least:
             return False

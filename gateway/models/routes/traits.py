@@ -1,4 +1,4 @@
-"""Traits of a request by which rules choose its model: its length, and the features that it uses."""
+"""Traits of a request by which rules select its model, such as its length and the features that it uses."""
 
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -18,8 +18,8 @@ _KINDS: dict[str, Ability] = {
     "audio_url": "audio",
     "input_audio": "audio",
 }
-"""Model ability required by each type of message part, in the chat API (with vLLM's types), Responses API and Messages
-API.
+"""Model ability that each type of message part requires, in the chat API (with vLLM's types), Responses API and
+Messages API.
 """
 _PLAIN_FORMATS = frozenset({"text", None})
 _NO_EFFORT = frozenset({"none", None})
@@ -34,11 +34,11 @@ class Traits(msgspec.Struct, frozen=True):
     """Maximum number of output tokens that the caller set, or None for no limit."""
     asks: frozenset[Ability]
     team: str
-    """Name of the caller's team, empty without teams."""
+    """Name of the caller's team, or an empty string if there are no teams."""
 
 
 class _Body(msgspec.Struct, gc=False):
-    """Fields of request bodies of all APIs. No field means different things in two APIs."""
+    """Fields of request bodies in all APIs. No field has different meanings in two APIs."""
 
     messages: Any = None
     input: Any = None
@@ -57,7 +57,7 @@ _decode = msgspec.json.Decoder(_Body, float_hook=Raw).decode
 
 
 def abilities_in(raw: bytes) -> frozenset[Ability]:
-    """Return the abilities that the JSON body *raw* requires, or none if it is not a JSON object. O(bytes)."""
+    """Return the abilities that the JSON body *raw* requires. The set is empty if it is not a JSON object. O(bytes)."""
     try:
         body = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -98,7 +98,7 @@ def _of(value: Any, name: str) -> Any:
 
 
 def _parts(items: Any) -> Iterator[dict[str, Any]]:
-    """Yield the messages or items of a request and their parts, including parts of tool results."""
+    """Yield the messages or items of a request and their parts, including the parts of tool results."""
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict):
             yield item

@@ -1,4 +1,4 @@
-"""Comparison of the gateway's tokens with those of an engine, on sample prompts, before the gateway relies on them.
+"""Comparison of the gateway's tokens with an engine's for sample prompts, before the gateway uses its own tokens.
 
 The tokenizer, template, version and flags of an engine may differ from the settings, and each difference shows in some
 prompts only. So each `Feature` has samples, the simplest first. A wrong tokenizer shows in ``text``, a wrong template
@@ -17,7 +17,7 @@ from gateway.models.tokenizing.features import Feature
 from gateway.models.tokenizing.token_source import RawPrompt, TokenSource
 
 Verdict = Literal["same", "different", "unknown"]
-"""Result of comparing two tokenizations. It is ``unknown`` if one of them is missing."""
+"""Result of the comparison of two tokenizations. It is ``unknown`` if one of them is missing."""
 
 _CHAT = "/v1/chat/completions"
 _TEXTS = (
@@ -64,8 +64,8 @@ _SAMPLES: Mapping[Feature, Sequence[tuple[str, Mapping[str, Any]]]] = MappingPro
 
 
 async def agreement(ours: TokenSource, theirs: TokenSource, *, model: str) -> Mapping[Feature, Verdict]:
-    """Compare the tokens of *ours* and *theirs* for every feature. *model* is the engine's name of the model. Sends a
-    dozen requests in sequence.
+    """Compare the tokens of *ours* and *theirs* for every feature. *model* is the engine's name for the model. This
+    takes a dozen requests in sequence.
 
     Samples for which *ours* is too slow at first are repeated.
     """

@@ -9,13 +9,13 @@ JsonObject = dict[str, Any]
 
 
 class AskedIds(msgspec.Struct, frozen=True):
-    """One or more prompts that are given as token ids."""
+    """Prompts that are given as token ids. There is at least one prompt."""
 
     prompts: Sequence[Sequence[int]]
 
 
 class AskedTexts(msgspec.Struct, frozen=True):
-    """One or more prompts that are given as plain text."""
+    """Prompts that are given as plain text. There is at least one prompt."""
 
     prompts: Sequence[str]
     add_special_tokens: bool = True
@@ -23,7 +23,7 @@ class AskedTexts(msgspec.Struct, frozen=True):
 
 
 class AskedChat(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation for the model's chat template, with the fields of ``/v1/chat/completions``."""
+    """Conversation for the model's chat template, with the fields of ``/v1/chat/completions``."""
 
     messages: Sequence[JsonObject]
     tools: Sequence[JsonObject] | None = None

@@ -1,4 +1,4 @@
-"""Parsers of request bodies for tokenization, by path."""
+"""Parsers for the request bodies of each path, used for tokenization."""
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
@@ -21,7 +21,7 @@ _READERS: Mapping[str, Callable[[bytes], Asked]] = MappingProxyType(
 
 
 def asked_of(path: str, raw: bytes) -> Asked:
-    """Return the part of the body *raw*, sent to *path*, that determines its prompt. O(bytes).
+    """Return the part of the body *raw*, sent to *path*, that determines the prompt. O(bytes).
 
     Raises:
         Unknowable: if the tokens of the body cannot be determined.

@@ -1,4 +1,4 @@
-"""Body of ``/v1/chat/completions``: the fields that determine its prompt.
+"""Body of ``/v1/chat/completions`` with the fields that determine the prompt.
 
 The fields are those of vLLM's ChatCompletionRequest (`vllm/entrypoints/openai/chat_completion/protocol.py`), and
 SGLang's ``input_ids``.
@@ -64,7 +64,7 @@ _FUNCTION = ("arguments", "name")
 
 
 def _ordered(message: JsonObject) -> JsonObject:
-    """Return *message* with the keys of its tool calls in the order of OpenAI's types, as vLLM writes them."""
+    """Return *message* with the keys of its tool calls in the order of OpenAI's types, which is also vLLM's order."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message
@@ -84,7 +84,7 @@ def _in_order(fields: JsonObject, first: tuple[str, ...]) -> JsonObject:
 
 
 def _gives_ids(kv_transfer_params: Any) -> bool:
-    """Return whether the parameters contain token ids that vLLM, since 0.32, uses instead of the messages
+    """Return whether the parameters contain token ids. Since 0.32, vLLM uses them instead of the messages
     (`vllm/renderers/online_renderer.py`).
     """
     return isinstance(kv_transfer_params, dict) and kv_transfer_params.get("prompt_token_ids") is not None

@@ -1,4 +1,4 @@
-"""Rendering of a model's chat template, as its engine does it.
+"""Rendering of a model's chat template in the same way as its engine.
 
 The variables of templates follow vLLM 0.32 (`vllm/renderers/hf.py`, safe_apply_chat_template). Leaving the last message
 open follows transformers 5.19 (`transformers/utils/chat_template_utils.py`, render_jinja_template).
@@ -26,16 +26,16 @@ _NEVER_KWARGS = frozenset(
         *("max_length", "return_tensors", "return_dict", "return_assistant_tokens_mask"),
     }
 )
-"""Template arguments that a request may not set, because engines set them or refuse them."""
+"""Template arguments that a request is not allowed to set, because engines set or refuse them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A prompt rendered as text."""
+    """Prompt as the text that a chat template produces."""
 
     text: str
     exact_characters: int
-    """Number of leading characters that equal the engine's text: all, or those before the first image."""
+    """Number of leading characters that equal the engine's text: all characters, or those before the first image."""
     add_special_tokens: bool = False
 
 
@@ -71,7 +71,7 @@ class ChatTemplate:
         return Rendered(text, _shared(text, other), chat.add_special_tokens)
 
     def _prepared(self, chat: AskedChat) -> "tuple[_Compiled, JsonObject]":
-        """Return the template for *chat* and its arguments, except the messages."""
+        """Return the template for *chat* and the template's arguments without the messages."""
         tools = None if chat.tool_choice_none and self._flags.excludes_tools_when_none else chat.tools
         compiled = self._chosen(has_tools=tools is not None)
         if chat.continue_final_message and chat.add_generation_prompt:
@@ -104,7 +104,7 @@ class ChatTemplate:
 
 @dataclass(frozen=True, slots=True)
 class _Compiled:
-    """One compiled chat template."""
+    """Compiled chat template of a model."""
 
     source: str
     template: jinja2.Template
@@ -133,7 +133,7 @@ class _Compiled:
 
 
 def _wanted(chat: AskedChat) -> JsonObject:
-    """Return the template variables of the request. Its own fields override ``chat_template_kwargs``."""
+    """Return the template variables of the request. The request's own fields override ``chat_template_kwargs``."""
     kwargs = chat.template_kwargs or {}
     if kwargs.get("chat_template") is not None:
         raise Unknowable("own_template")
@@ -151,14 +151,14 @@ def _wanted(chat: AskedChat) -> JsonObject:
 
 
 def _merged(defaults: JsonObject, overrides: JsonObject) -> JsonObject:
-    """Return *defaults* overridden by *overrides*, except by None and "auto", as in vLLM (`vllm/renderers/params.py`,
-    merge_kwargs).
+    """Return *defaults* overridden by *overrides*. As in vLLM, None and "auto" do not override
+    (`vllm/renderers/params.py`, merge_kwargs).
     """
     return {**defaults, **{name: value for name, value in overrides.items() if value not in (None, "auto")}}
 
 
 def _left_open(messages: Sequence[JsonObject]) -> tuple[str, list[JsonObject]]:
-    """Return the text of the last message, which the model continues, and *messages* with a marker after that text."""
+    """Return the text of the last message, which the model continues, and *messages* with a marker after it."""
     *before, last = messages
     content = last["content"]
     if isinstance(content, str):
@@ -172,8 +172,8 @@ def _left_open(messages: Sequence[JsonObject]) -> tuple[str, list[JsonObject]]:
 
 
 def _up_to_mark(text: str, final: str) -> str:
-    """Return *text* up to its marker. If the template stripped white space after the marker, strip it before the marker
-    too.
+    """Return *text* up to its marker. If the template stripped white space after the marker, also strip it before the
+    marker.
     """
     mark = _CONTINUED.strip()
     at = text.rfind(mark)
@@ -183,7 +183,7 @@ def _up_to_mark(text: str, final: str) -> str:
 
 
 def _shared(text: str, other: str) -> int:
-    """Return the number of leading characters that *text* and *other* have in common. O(log) comparisons."""
+    """Return the number of leading characters that are equal in *text* and *other*. O(log) comparisons."""
     low, high = 0, min(len(text), len(other))
     while low < high:
         middle = (low + high + 1) // 2

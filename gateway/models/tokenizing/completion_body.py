@@ -1,4 +1,4 @@
-"""Body of ``/v1/completions``: the fields that determine its prompt."""
+"""Body of ``/v1/completions`` with the fields that determine the prompt."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from gateway.models.tokenizing.json_body import decoded
 
 
 def asked_of_completion(raw: bytes) -> AskedIds | AskedTexts:
-    """Return the token ids or texts that the body *raw* has as prompts. O(bytes).
+    """Return the prompts in the body *raw*, which are token ids or texts. O(bytes).
 
     Raises:
         Unknowable: if *raw* is malformed, has embeddings or a suffix, or asks for a truncated prompt.

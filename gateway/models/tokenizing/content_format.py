@@ -13,7 +13,7 @@ from gateway.models.tokenizing.conversation import ContentFormat
 
 
 def content_format_of(template: nodes.Template) -> ContentFormat:
-    """Return the content format that the parsed *template* expects, or "string" if that is unclear."""
+    """Return the content format that the parsed *template* expects, or "string" if the format is unclear."""
     try:
         messages = _loop_names(template, _names_of(template, "messages"))
         walks = any(_single(loop.target) for loop in _content_loops(template, messages))
@@ -23,11 +23,11 @@ def content_format_of(template: nodes.Template) -> ContentFormat:
 
 
 class _UnusualName(Exception):
-    """Data from the messages is bound to several names at once. vLLM stops its detection in that case."""
+    """The template assigns data from messages to several names at once, which ends vLLM's detection of the format."""
 
 
 def _names_of(template: nodes.Template, first: str) -> list[str]:
-    """Return *first* and all names that it is assigned to, directly or through other names."""
+    """Return *first* and all names to which the template assigns it, directly or through other names."""
     names = [first]
     for name in names:  # which grows
         for assignment in template.find_all(nodes.Assign):
@@ -39,7 +39,7 @@ def _names_of(template: nodes.Template, first: str) -> list[str]:
 
 
 def _loop_names(template: nodes.Template, lists: Iterable[str]) -> list[str]:
-    """Return the loop variables of all loops over *lists*."""
+    """Return the variables of all loops over *lists*."""
     lists = [*lists]
     loops = template.find_all(nodes.For)
     return [_single(loop.target) for loop in loops if any(_is_of(loop.iter, name) for name in lists)]
@@ -59,9 +59,7 @@ def _content_loops(template: nodes.Template, messages: list[str]) -> Iterator[no
 
 
 def _macro_loops(template: nodes.Template, messages: list[str]) -> dict[int, list[str]]:
-    """Return the macro parameters that receive the content of a message, for each loop inside a macro, by the id of the
-    loop.
-    """
+    """Return the macro parameters that receive the content of a message, for each loop in a macro, by the loop's id."""
     found: dict[int, list[str]] = {}
     calls = [call for call in template.find_all(nodes.Call) if isinstance(call.node, nodes.Name)]
     for macro in template.find_all(nodes.Macro):

@@ -1,4 +1,4 @@
-"""Messages of a chat in the form that chat templates get them.
+"""Messages of a chat in the form that chat templates receive.
 
 vLLM first converts messages to one form (`vllm/renderers/chat_utils.py`, parse_chat_messages, 0.32). Templates get only
 known fields. Content is text or parts, depending on the template. Empty texts are dropped, and arguments of tool calls
@@ -35,7 +35,7 @@ _MEDIA = {
     "video_url": "video",
     "video_embeds": "video",
 }
-"""Template names of the content part types that are not text."""
+"""Names in templates for the content part types that are not text."""
 
 _PART_FIELDS = frozenset(
     {
@@ -44,14 +44,14 @@ _PART_FIELDS = frozenset(
         *("video_embeds", "video_url"),
     }
 )
-"""Fields of content parts that vLLM uses itself and hides from templates. Templates get all other fields."""
+"""Fields of content parts that vLLM uses itself and hides from templates. Templates receive all other fields."""
 
 _BILLING = "x-anthropic-billing-header"
 
 
 @dataclass(frozen=True, slots=True)
 class TemplateMessages:
-    """Messages as the template variable ``messages``."""
+    """Messages in the form of the template variable ``messages``."""
 
     messages: Sequence[JsonObject]
     has_media: bool = False
@@ -59,7 +59,7 @@ class TemplateMessages:
 
 @dataclass(frozen=True, slots=True)
 class TemplateForm:
-    """Form in which a chat template takes its messages."""
+    """Form in which a chat template expects its messages."""
 
     content: ContentFormat
     knows_developer: bool
@@ -68,7 +68,7 @@ class TemplateForm:
 def conversation_of(
     messages: Iterable[JsonObject], form: TemplateForm, *, media_mark: str | None = None
 ) -> TemplateMessages:
-    """Return *messages* as a template of *form* gets them. The originals stay unchanged. O(size).
+    """Return *messages* in the form that a template of *form* expects. The originals stay unchanged. O(size).
 
     *media_mark* is a text that replaces every image, audio clip or video. Without it, templates that take parts get
     media parts. Templates that take strings get only the text, because the placeholder of the engine is unknown.
@@ -84,7 +84,7 @@ def conversation_of(
 
 
 class _Reader:
-    """Reader of one conversation's messages, which records whether they contain media."""
+    """Reader of the messages of one conversation, which records whether they contain media."""
 
     def __init__(self, form: TemplateForm, media_mark: str | None) -> None:
         self._takes_parts = form.content == "openai"
@@ -128,7 +128,7 @@ class _Reader:
         return parts
 
     def _joined(self, parts: list[JsonObject]) -> str:
-        """Return the nonempty texts of *parts*, one per line, after the marker for media if there are any."""
+        """Return the nonempty texts of *parts*, one per line. A marker for media comes first if there are any."""
         texts = [part["text"] for part in parts if part.get("text")]
         if len(texts) < len(parts) and any(part["type"] != "text" for part in parts):
             texts.insert(0, self._media_mark or "")
@@ -166,7 +166,7 @@ class _Reader:
 
 
 def _without_billing(content: list[Any]) -> list[Any]:
-    """Return a system prompt without the billing line of Claude Code, which differs in every request."""
+    """Return a system prompt without Claude Code's billing line, which is different in every request."""
     kept: list[Any] = []
     for part in content:
         is_text = isinstance(part, dict) and part.get("type") == "text"
@@ -195,7 +195,7 @@ def _add_calls_and_reasoning(read: JsonObject, message: JsonObject) -> None:
 
 
 def _call(call: Any) -> JsonObject:
-    """Return a tool call with its arguments as an object. Keys keep their order, which templates may show."""
+    """Return a tool call with its arguments as an object. Keys keep their order, because templates can show it."""
     if not isinstance(call, dict) or call.get("type") != "function" or not isinstance(call.get("id"), str):
         raise Unknowable("malformed")
     function = call.get("function")
@@ -205,8 +205,8 @@ def _call(call: Any) -> JsonObject:
 
 
 def _arguments(written: str) -> JsonObject:
-    """Return the arguments of a tool call, or nothing if they are not an object. vLLM does the same, so that old turns
-    do not end a conversation.
+    """Return the arguments of a tool call, or an empty object if they are no object. vLLM does the same, so that an old
+    message does not end a conversation.
     """
     try:
         arguments = json.loads(written)
@@ -222,8 +222,8 @@ def _as_system(message: JsonObject) -> JsonObject:
 
 
 def _with_one_system(messages: list[JsonObject]) -> list[JsonObject]:
-    """Return the messages with all system messages merged into the first, or unchanged if the only one is first
-    already.
+    """Return the messages with all system messages merged into the first. If the only system message is already first,
+    nothing changes.
     """
     systems = [message for message in messages if message["role"] == "system"]
     if len(systems) == 1 and messages[0] is systems[0]:

@@ -1,4 +1,4 @@
-"""Startup flags of an engine that change prompts."""
+"""Startup flags of an engine that affect prompts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,11 +9,11 @@ from gateway.models.tokenizing.conversation import ContentFormat
 
 @dataclass(frozen=True, slots=True)
 class EngineFlags:
-    """Startup flags of vLLM that change prompts, with the defaults of vLLM."""
+    """Startup flags of vLLM that affect prompts, with the defaults of vLLM."""
 
     default_template_kwargs: Mapping[str, Any] = field(default_factory=dict)
-    """Value of ``--default-chat-template-kwargs``."""
+    """Value of the engine flag ``--default-chat-template-kwargs``."""
     content_format: ContentFormat | None = None
-    """Value of ``--chat-template-content-format``, or None for auto."""
+    """Value of the engine flag ``--chat-template-content-format``, or None for auto."""
     excludes_tools_when_none: bool = False
-    """Whether ``--exclude-tools-when-tool-choice-none`` is set."""
+    """Whether the engine flag ``--exclude-tools-when-tool-choice-none`` is set."""

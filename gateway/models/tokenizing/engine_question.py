@@ -1,4 +1,4 @@
-"""HTTP requests for tokens to engines, with limits on time and bytes. Failing engines are skipped for a while."""
+"""HTTP requests to engines for tokens, with limits on time and size. Failing engines are skipped for a while."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +12,7 @@ MAX_BYTES = 32 * 2**20
 """Maximum size of an engine's answer in bytes. A million tokens take 8 MB of JSON."""
 
 _NOT_OFFERED = frozenset({401, 403, 404, 405, 501})
-"""Statuses of engines without the requested route. vLLM answers 403 if the route's flag is not set."""
+"""HTTP statuses of engines without the requested route. vLLM answers 403 if the flag for the route is not set."""
 
 
 class EngineAddress(msgspec.Struct, frozen=True):
@@ -21,7 +21,7 @@ class EngineAddress(msgspec.Struct, frozen=True):
 
 
 class EngineQuestion:
-    """Client that posts to *path* of the engines at *addresses*, in turn.
+    """Client that sends POST requests to *path* on the engines at *addresses*, in turn.
 
     An engine without *path* is skipped for *rest_s* seconds. An engine that cannot be reached, or is too slow, is
     skipped for *pause_s* seconds. *clock* returns monotonic seconds.
@@ -47,7 +47,7 @@ class EngineQuestion:
         self._not_before: dict[tuple[str, str], float] = {}
 
     async def ask(self, path: str, body: bytes) -> bytes:
-        """Return the body of an engine's successful answer to *body*.
+        """Return the body of an engine's successful answer to the request body *body*.
 
         Raises:
             Unknowable: with the reason "unavailable" if no engine currently offers *path*, "slow" after *timeout_s*, or

@@ -23,13 +23,13 @@ _ROUTES: Mapping[str, str] = MappingProxyType(
 
 
 class EngineRender:
-    """`TokenSource` that sends the whole request to an engine, and so supports everything that the engine supports."""
+    """Token source that sends the whole request to an engine, and so supports everything that the engine supports."""
 
     def __init__(self, question: EngineQuestion) -> None:
         self._question = question
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the exact tokens of *prompt*. It takes one round trip and O(bytes)."""
+        """Return the exact tokens of *prompt*. The cost is one round trip and O(bytes)."""
         route = _ROUTES.get(prompt.path)
         if route is None:
             return NotExact("endpoint")

@@ -1,4 +1,4 @@
-"""Exact tokens from an engine's ``/tokenize`` endpoint, for requests that it represents completely.
+"""Exact tokens from an engine's ``/tokenize`` endpoint, for requests that the endpoint represents completely.
 
 The chat form of the endpoint (`vllm/entrypoints/serve/tokenize/protocol.py`) lacks ``reasoning_effort``, ``documents``
 and ``tool_choice``, and its answer does not locate images. Requests with one of these get no exact tokens from it.
@@ -19,13 +19,13 @@ _ANY_FORM = TemplateForm(content="openai", knows_developer=True)
 
 
 class EngineTokenize:
-    """`TokenSource` that sends the conversation, or a single text, to an engine's ``/tokenize`` endpoint."""
+    """Token source that sends the conversation, or a single text, to an engine's ``/tokenize`` endpoint."""
 
     def __init__(self, question: EngineQuestion) -> None:
         self._question = question
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the exact tokens of *prompt*. It takes one round trip and O(bytes)."""
+        """Return the exact tokens of *prompt*. The cost is one round trip and O(bytes)."""
         try:
             asked = asked_of(prompt.path, prompt.body)
             if isinstance(asked, AskedIds):

@@ -21,7 +21,7 @@ Reason = Literal[
     "disagrees",
     "engine",
 ]
-"""Reason why the exact tokens of a prompt are unknown. It is also a metric label, so there are few values.
+"""Reason why the exact tokens of a prompt are unknown. Reasons are metric labels, so there are only a few.
 
 * ``endpoint``: requests to the endpoint have no prompt, or one that the gateway does not support
 * ``malformed``: the engine will refuse the body, or interprets it in a nonstandard way
@@ -43,10 +43,9 @@ class Exact(msgspec.Struct, frozen=True, gc=False):
     """Tokens of a prompt as the engine will see them."""
 
     ids: TokenIds
-    """All token ids of the prompt. Those after the first `exact_tokens` only give its length."""
+    """All token ids of the prompt. Those after the first `exact_tokens` ids only give the prompt's length."""
     exact_tokens: int
-    """Number of leading tokens that are certain, which is less than all if the request has an image or a second prompt.
-    """
+    """Number of leading tokens that are certain. With an image or a second prompt, not all tokens are certain."""
 
     @property
     def tokens(self) -> int:
@@ -54,18 +53,18 @@ class Exact(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def exact_ids(self) -> TokenIds:
-        """Leading token ids that are certain, for looking up cached prefixes."""
+        """Leading token ids that are certain, used to look up cached prefixes."""
         return self.ids[: self.exact_tokens * TOKEN_BYTES]
 
 
 class NotExact(msgspec.Struct, frozen=True, gc=False):
-    """A prompt whose exact tokens are unknown. The gateway then uses hashes of its text."""
+    """Prompt whose exact tokens are unknown, so that the gateway uses hashes of the prompt's text."""
 
     reason: Reason
 
 
 class Unknowable(Exception):
-    """The exact tokens of a request cannot be determined. Token sources return `NotExact` for it."""
+    """The exact tokens of a request cannot be determined. Token sources return `NotExact` for such requests."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -73,4 +72,4 @@ class Unknowable(Exception):
 
 
 class UnusableFolder(Exception):
-    """The folder of a model cannot be used for tokenization. The message has the reason."""
+    """The folder of a model cannot be used for tokenization. The message contains the reason."""

@@ -1,11 +1,11 @@
-"""Features of a prompt whose tokenization differs between engines."""
+"""Features of a prompt that engines tokenize in different ways."""
 
 from typing import Literal
 
 from gateway.models.tokenizing.asked import Asked, AskedChat, AskedIds, AskedTexts, JsonObject
 
 Feature = Literal["text", "chat", "parts", "developer", "tools", "tool_calls", "reasoning", "effort"]
-"""Feature of a prompt. It is also a metric label, so there are few values.
+"""Feature of a prompt. Features are metric labels, so there are only a few.
 
 * ``text``: plain text, with the begin and end tokens of the tokenizer
 * ``chat``: a conversation, rendered with the chat template; all features below are parts of a chat

@@ -1,4 +1,4 @@
-"""Exact tokens of ``/v1/completions`` requests whose prompts are token ids already."""
+"""Exact tokens of ``/v1/completions`` requests whose prompts are already token ids."""
 
 from cache_index.tokens import pack
 from gateway.models.tokenizing.asked import AskedIds
@@ -8,7 +8,7 @@ from gateway.models.tokenizing.token_source import RawPrompt
 
 
 class GivenIds:
-    """`TokenSource` for prompts that are given as token ids. It does not tokenize texts."""
+    """Token source for prompts that are given as token ids. It does not tokenize texts."""
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
         """Return the token ids that *prompt* contains. O(bytes)."""

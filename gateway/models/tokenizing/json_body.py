@@ -1,4 +1,4 @@
-"""JSON parsing of a request body for the fields that determine its tokens.
+"""JSON parser for the fields of a request body that determine its tokens.
 
 `gateway.protocol.body` parses only the fields that routing needs, and keeps numbers as they are written. Chat templates
 write numbers as Python does, so this module parses them.

@@ -1,4 +1,4 @@
-"""Tokenizer that is still being loaded, or failed to load."""
+"""Tokenizer that is still being loaded or that could not be loaded."""
 
 import logging
 from collections.abc import Callable
@@ -15,8 +15,7 @@ _log = logging.getLogger(__name__)
 
 
 class LoadedLater:
-    """`TokenSource` that becomes available when *load* has run in *executor*, because vocabularies take seconds to
-    load.
+    """Token source that becomes available when *load* has run in *executor*, because vocabularies take seconds to load.
 
     If *load* raises, the tokenizer stays unavailable, and the log has the reason once.
     """
@@ -28,12 +27,12 @@ class LoadedLater:
 
     @property
     def is_loading(self) -> bool:
-        """Whether the tokenizer is still being loaded. It is False after a failure."""
+        """Whether the tokenizer is still being loaded. The value is False after a failure."""
         return self.tokenizer is None and self._loading is not None
 
     @property
     def tokenizer(self) -> "LocalTokenizer | None":
-        """The loaded tokenizer, or None if it is not loaded yet."""
+        """Loaded tokenizer, or None if the tokenizer is not loaded yet."""
         loading = self._loading
         if loading is not None and loading.done():
             self._loading = None

@@ -28,8 +28,8 @@ def load_local(
     budget_s: float = 0.05,
     max_pending: int = 8,
 ) -> "LocalTokenizer":
-    """Return a tested tokenizer for the model in *folder*. Call it outside the event loop: a large vocabulary takes
-    about two seconds.
+    """Return a tested tokenizer for the model in *folder*. Call this outside the event loop, because a large vocabulary
+    takes two seconds.
 
     *chat_template* is the text of the template that engines use instead of the model's own (``--chat-template``). *now*
     returns the local time of the engines, for templates that write the date. *executor* must be shut down completely
@@ -69,7 +69,7 @@ def load_local(
 
 
 def use_no_threads_of_its_own() -> None:
-    """Make the package `tokenizers` work in the calling thread, in the whole process and from now on.
+    """Make the package `tokenizers` work only in the calling thread, for the whole process and from now on.
 
     By default, it distributes each call over a pool with one thread per core. On a busy machine, that adds milliseconds
     to microseconds of work, and long prompts take the cores from everything else. The only switch is this variable,

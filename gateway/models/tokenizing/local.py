@@ -24,15 +24,15 @@ from gateway.models.tokenizing.token_source import RawPrompt
 _log = logging.getLogger(__name__)
 
 INLINE_BYTES = 64 * 1024
-"""Maximum size in bytes of a body that is parsed and rendered on the event loop. That takes at most a millisecond, and
+"""Maximum size in bytes of a body that is parsed and rendered on the event loop. This takes a millisecond at most, and
 a thread costs a tenth of it.
 """
 INLINE_CHARACTERS = 1_000
-"""Maximum number of new characters that are tokenized on the event loop, which takes a quarter of a millisecond."""
+"""Maximum number of new characters to tokenize on the event loop, which takes a quarter of a millisecond."""
 
 
 class LocalTokenizer:
-    """`TokenSource` that uses the model's tokenizer inside the gateway, without an engine.
+    """Token source that uses the model's tokenizer inside the gateway, without an engine.
 
     If *template* is None, the model supports no chats. *executor* runs long work. At most *max_pending* prompts of the
     model are tokenized at once, and no request waits longer than *budget_s*.
@@ -57,23 +57,21 @@ class LocalTokenizer:
 
     @property
     def pending(self) -> int:
-        """Number of prompts that threads are tokenizing, including prompts whose requests no longer wait."""
+        """Number of prompts that threads are tokenizing, including prompts whose requests no longer wait for it."""
         return self._pending
 
     @property
     def distrusted(self) -> frozenset[Feature]:
-        """Features whose prompts are refused, because the engine tokenizes them differently."""
+        """Prompt features that are refused, because the engine tokenizes them differently."""
         return self._distrusted
 
     def distrust(self, features: frozenset[Feature]) -> None:
-        """Refuse prompts with any of *features*, and no others, from now on, because the engine tokenizes them
-        differently.
-        """
+        """Refuse exactly the prompts with any of *features* from now on, because the engine's tokens differ."""
         self._distrusted = features
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the exact tokens of *prompt*. Later turns of a conversation cost about 10 us per message, plus their
-        new text.
+        """Return the exact tokens of *prompt*. Later messages of a conversation cost about 10 us each, plus their new
+        text.
         """
         if len(prompt.body) > INLINE_BYTES:
             return await self._in_thread(lambda: self.tokens(prompt))
@@ -155,7 +153,7 @@ class LocalTokenizer:
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A prompt that is rendered and split into segments, or already tokenized."""
+    """Prompt that was rendered and split into segments, or that is already tokenized."""
 
     texts: Sequence[Rendered]
     pieces: Sequence[Pieces]

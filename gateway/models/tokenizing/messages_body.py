@@ -1,4 +1,4 @@
-"""Body of Anthropic's ``/v1/messages``, as the chat that vLLM converts it to.
+"""Body of Anthropic's ``/v1/messages``, converted to a chat in the same way as in vLLM.
 
 In `vllm/entrypoints/anthropic/serving.py`, text parts stay parts, tool results become messages before the rest of their
 turn, thinking becomes ``reasoning``, and the billing header of Claude Code is dropped.
@@ -19,7 +19,7 @@ _BILLING = "x-anthropic-billing-header"
 
 
 def asked_of_messages(raw: bytes) -> AskedChat:
-    """Return the chat in the body *raw*. O(bytes).
+    """Return the chat that the body *raw* represents. O(bytes).
 
     Raises:
         Unknowable: if *raw* is malformed, sets a reasoning effort (which vLLM handles by its own settings), or has a
@@ -90,7 +90,7 @@ def _tools(tools: list[JsonObject]) -> list[JsonObject] | None:
 
 
 def _messages_of(turn: _Turn) -> Iterator[JsonObject]:
-    """Yield the messages of one *turn*: first the tool results, then one message with all other parts."""
+    """Yield the chat messages for one *turn*: first the tool results, and then one message with all other parts."""
     if turn.role not in ("user", "assistant"):
         raise Unknowable("unsupported" if turn.role == "system" else "malformed")
     if isinstance(turn.content, str):

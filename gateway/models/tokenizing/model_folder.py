@@ -1,4 +1,4 @@
-"""Folder of a model: the files that determine how prompts become tokens.
+"""Folder of a model, with the files that determine how prompts become tokens.
 
 The files are ``tokenizer.json``, ``tokenizer_config.json``, ``special_tokens_map.json``, ``config.json`` and the chat
 templates, read as in transformers 5 (`tokenization_utils_base.py`, _from_pretrained). Models whose engines do not use
@@ -30,17 +30,17 @@ _OWN_RENDERERS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ModelFolder:
-    """Content of a model's folder that tokenization needs."""
+    """Content of a model's folder that is needed for tokenization."""
 
     tokenizer: Tokenizer
     templates: Mapping[str, str]
-    """Chat templates by name, such as ``default``. Empty if the model supports no chats."""
+    """Chat templates by name, such as ``default``. The mapping is empty if the model supports no chats."""
     special_tokens: Mapping[str, str]
-    """Special tokens by their names in chat templates."""
+    """Special tokens by the names that chat templates use."""
 
 
 def read_model_folder(folder: Path) -> ModelFolder:
-    """Read *folder*. A large vocabulary of about 10 MB takes a second or two.
+    """Read the model's files in *folder*. A large vocabulary of about 10 MB takes a second or two.
 
     Raises:
         UnusableFolder: if a file is missing or invalid, or if engines of the model do not use these files.
@@ -83,7 +83,7 @@ def _tokenizer(path: Path) -> Tokenizer:
 
 
 def _add_missing(tokenizer: Tokenizer, config: JsonObject, special_tokens: Iterable[str]) -> None:
-    """Add the tokens that only ``tokenizer_config.json`` has, with their ids from there or the next free ids."""
+    """Add the tokens that only ``tokenizer_config.json`` has, with the ids in that file or the next free ids."""
     known = {token.content for token in tokenizer.get_added_tokens_decoder().values()}
     declared = _mapping(config.get("added_tokens_decoder"))
     for token_id in sorted(declared, key=lambda key: int(key) if key.isdecimal() else -1):
@@ -103,7 +103,7 @@ def _add_missing(tokenizer: Tokenizer, config: JsonObject, special_tokens: Itera
 
 
 def _more_special_tokens(config: JsonObject) -> list[str]:
-    """Return the special tokens without a standard name, which are a list or an object with names of the model."""
+    """Return the special tokens without a standard name, from a list or from an object with the model's own names."""
     more = config.get("extra_special_tokens") or config.get("additional_special_tokens") or []
     tokens = more.values() if isinstance(more, dict) else more
     if not isinstance(more, dict | list):
@@ -138,7 +138,7 @@ def _configured(template: Any) -> dict[str, str]:
 
 
 def _token_text(token: Any) -> str | None:
-    """Return the text of a token, which is a string or an object with ``content``."""
+    """Return the text of a token, which is given as a string or as an object with ``content``."""
     text = token.get("content") if isinstance(token, dict) else token
     return text if isinstance(text, str) and text else None
 

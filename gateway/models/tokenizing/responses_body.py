@@ -1,4 +1,4 @@
-"""Body of ``/v1/responses``, as the chat that vLLM converts it to.
+"""Body of ``/v1/responses``, converted to a chat in the same way as in vLLM.
 
 In `vllm/entrypoints/openai/responses/utils.py`, construct_input_messages, instructions come first. Adjacent reasoning,
 text and tool calls become one assistant message.
@@ -15,7 +15,7 @@ from gateway.models.tokenizing.tools import functions_of
 
 
 def asked_of_responses(raw: bytes) -> AskedChat:
-    """Return the chat in the body *raw*. O(bytes).
+    """Return the chat that the body *raw* represents. O(bytes).
 
     Raises:
         Unknowable: if *raw* is malformed, continues a stored response, or has an item or a tool that only some versions
@@ -120,7 +120,7 @@ def _reasoning(item: JsonObject) -> str:
 
 
 def _fill_or_add(messages: list[JsonObject], key: str, text: str) -> None:
-    """Set *key* of the last assistant message to *text* if it is not set yet, or else begin another message."""
+    """Set *key* of the last assistant message to *text*. If it is already set, begin another message instead."""
     if messages and messages[-1]["role"] == "assistant" and messages[-1].get(key) is None:
         messages[-1][key] = text
     else:

@@ -30,7 +30,7 @@ _PLAIN = frozenset({bool, int, float, str, type(None)})
 
 
 class Sandbox(ImmutableSandboxedEnvironment):
-    """Jinja environment of chat templates. *now* returns the engine's local time."""
+    """Jinja environment in which chat templates run. *now* returns the engine's local time."""
 
     def __init__(self, now: Clock) -> None:
         super().__init__(trim_blocks=True, lstrip_blocks=True, extensions=[_Generation, loopcontrols])
@@ -39,7 +39,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         self.globals["strftime_now"] = lambda form: now().strftime(form)
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        """Return ``obj.attribute`` for a template, without the safety check if the lookup is known to be safe."""
+        """Return ``obj.attribute`` for a template. Skip the safety check if the lookup is known to be safe."""
         kind = type(obj)
         if kind is dict:
             if attribute not in _OF_DICT:
@@ -58,7 +58,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
 
 class _Generation(Extension):
-    """Template block ``{% generation %}``, which marks the model's text for training. It renders to its content."""
+    """Template block ``{% generation %}``, which marks the model's text for training and renders to its content."""
 
     tags = {"generation"}  # noqa: RUF012  # the base class has it so
 

@@ -21,7 +21,7 @@ Key = str | bytes
 
 
 class SegmentCache:
-    """Token ids of the most recently used segments, up to *max_bytes*. The cache is thread-safe.
+    """Cache of the token ids of recently used segments, up to *max_bytes*. The cache is thread-safe.
 
     Digests are keyed with random bytes, so that a caller cannot choose two texts with the same digest.
     """
@@ -52,7 +52,7 @@ class SegmentCache:
         return found
 
     def put(self, entries: Iterable[tuple[Key, TokenIds]]) -> None:
-        """Store *entries*, and remove the least recently used entries if there is no room."""
+        """Store *entries*. If there is not enough space, remove the least recently used entries."""
         with self._lock:
             for key, ids in entries:
                 if key not in self._kept:

@@ -1,4 +1,4 @@
-"""Tokenization of text in segments, so that a longer conversation costs only its new part.
+"""Tokenization of text in segments, so that only the new part of a longer conversation takes time.
 
 1. A tokenizer extracts its added tokens from a text first. The text between two added tokens is normalized and split
    separately (`tokenizers/src/tokenizer/added_vocabulary.rs`, extract_and_normalize). So no other token spans an added
@@ -35,7 +35,7 @@ _SAMPLES = (
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
-    """A text split into segments, with the token ids of cached segments."""
+    """Text that is split into segments, with the token ids of cached segments."""
 
     texts: Sequence[str]
     keys: Sequence[Key]
@@ -47,7 +47,7 @@ class Pieces:
 
 
 class Segments:
-    """Tokenization of texts in segments. The object takes ownership of *tokenizer*.
+    """Tokenizer that splits texts into segments. It takes ownership of *tokenizer*.
 
     *cache* must not be shared with another tokenizer, whose token ids differ.
     """
@@ -61,11 +61,11 @@ class Segments:
         if not self._agrees():
             self._cuts = frozenset()
         self.special_tokens = self._special_tokens_around()
-        """Tokens that the tokenizer can add before and after a text, or None if it changes more than that."""
+        """Tokens that the tokenizer can add before and after a text, or None if it makes further changes."""
 
     @property
     def cuts(self) -> bool:
-        """Whether the vocabulary has tokens at which text can be split."""
+        """Whether the vocabulary has special tokens at which text can be split."""
         return bool(self._cuts)
 
     def split(self, text: str) -> Pieces:
@@ -75,7 +75,7 @@ class Segments:
         return Pieces(texts, keys, self._cache.get(keys))
 
     def encode(self, pieces: Pieces) -> TokenIds:
-        """Return the token ids of *pieces*, and cache the ids that were missing.
+        """Return the token ids of *pieces*, and cache the ids that were not cached before.
 
         It takes about 1.2 us per missing token, almost all without the interpreter's lock.
         """
@@ -87,7 +87,7 @@ class Segments:
         return b"".join([made[key] if ids is None else ids for key, ids in zip(pieces.keys, pieces.ids, strict=True)])
 
     def sure(self, text: str, characters: int) -> str:
-        """Return the longest prefix of *text* whose tokens depend only on its first *characters* characters."""
+        """Return the longest prefix of *text* whose tokens depend only on the first *characters* characters."""
         cuts = self._cuts
         found = self._mark.finditer(text) if cuts else ()
         starts = [match.start() for match in found if match[0] in cuts and match.end() <= characters]
@@ -117,7 +117,7 @@ class Segments:
         return [pack(encoding.ids) for encoding in encodings]
 
     def _agrees(self) -> bool:
-        """Return whether sample texts give the same token ids split and whole."""
+        """Return whether sample texts get the same token ids in segments as in one piece."""
         marks = sorted(self._cuts)[:_MARKS_TRIED]
         samples = ["".join([mark + sample for sample in _SAMPLES] + [mark, mark]) for mark in marks]
         samples += [_SAMPLES[0] + "".join(samples[:3]), " ".join(marks), "".join(marks)]
@@ -142,8 +142,8 @@ class Segments:
 
 
 def _marks(tokens: list[AddedToken]) -> tuple[re.Pattern[str], frozenset[str]]:
-    """Return a pattern that finds added tokens like the tokenizer, leftmost and longest first, and the tokens at which
-    to split.
+    """Return a pattern that finds added tokens in the same way as the tokenizer (leftmost and longest first), and the
+    tokens at which to split.
     """
     raw = sorted((token for token in tokens if not token.normalized), key=lambda token: -len(token.content))
     found = re.compile(f"({'|'.join(re.escape(token.content) for token in raw)})")

@@ -1,4 +1,4 @@
-"""Interface of sources of exact prompt tokens."""
+"""Interface for sources of exact prompt tokens."""
 
 from typing import Protocol
 
@@ -8,17 +8,17 @@ from gateway.models.tokenizing.exactness import Exact, NotExact
 
 
 class RawPrompt(msgspec.Struct, frozen=True, gc=False):
-    """A request whose body is parsed only for routing."""
+    """Request whose body has been parsed only for routing."""
 
     path: str
-    """Path of the endpoint that the request was sent to."""
+    """Path of the endpoint to which the request was sent."""
     body: bytes
-    """Body of the request: well-formed JSON for the endpoint."""
+    """Body of the request, which is well-formed JSON for the endpoint."""
     model: str
-    """Model name that workers use, which may differ from the name in the body."""
+    """Model name that workers use, which can differ from the name in the body."""
 
 
 class TokenSource(Protocol):
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the tokens of *prompt* as its engine sees them, or the reason why they are unknown. Never raises."""
+        """Return the tokens of *prompt* as the engine sees them, or the reason why they are unknown. Never raises."""
         ...

@@ -1,4 +1,4 @@
-"""Chain of several sources of exact prompt tokens, tried in order."""
+"""Chain of sources of exact prompt tokens, which are tried in order."""
 
 from collections.abc import Sequence
 
@@ -7,13 +7,13 @@ from gateway.models.tokenizing.token_source import RawPrompt, TokenSource
 
 
 class TokenizerChain:
-    """`TokenSource` that tries *token_sources* in order, until one returns exact tokens or is slow."""
+    """Token source that tries *token_sources* in order, until one returns exact tokens or is slow."""
 
     def __init__(self, token_sources: Sequence[TokenSource]) -> None:
         self._token_sources = token_sources
 
     async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
-        """Return the first exact answer. Without one, return the last reason other than "unavailable"."""
+        """Return the first exact answer. If no source has exact tokens, return the last reason except "unavailable"."""
         refusal = NotExact("unavailable")
         for token_source in self._token_sources:
             outcome = await token_source.ids(prompt)

@@ -1,4 +1,4 @@
-"""Tools of a chat in the form that chat templates get them.
+"""Tools of a chat in the form that chat templates receive.
 
 vLLM parses each tool into its own model and serializes it again. That fixes the order of keys, adds null for missing
 fields and drops unknown fields (`vllm/entrypoints/openai/chat_completion/protocol.py`, ChatCompletionToolsParam;
@@ -17,7 +17,7 @@ _FUNCTION = frozenset({"name", "description", "parameters", "strict", "defer_loa
 
 
 def tools_of(tools: Any) -> list[JsonObject] | None:
-    """Return the ``tools`` of a chat completion in the form for templates.
+    """Return the ``tools`` of a chat completion in the form that templates expect.
 
     Raises:
         Unknowable: if *tools* are malformed, or have keys that only some versions of vLLM keep.
@@ -30,8 +30,8 @@ def tools_of(tools: Any) -> list[JsonObject] | None:
 
 
 def functions_of(functions: Sequence[JsonObject]) -> list[JsonObject] | None:
-    """Return function definitions, without the envelope of the chat API, in the form for templates. Raises like
-    `tools_of`.
+    """Return function definitions, without the envelope of the chat API, in the form that templates expect. Raises the
+    errors of `tools_of`.
     """
     return [_shell(function) for function in functions] or None
 

@@ -1,6 +1,4 @@
-"""Speech transcription and translation. The requests are forms with a file, which all workers serve equally
-well.
-"""
+"""Speech transcription and translation. The requests are forms with a file, and all workers serve them equally well."""
 
 import msgspec
 
@@ -15,7 +13,7 @@ _FALSE = frozenset({"", "false", "0", "no", "off", "f", "n"})
 
 
 def parse_audio(raw: bytes, content_type: bytes) -> Body:
-    """Parse ``model`` and ``stream`` of a form. Takes O(bytes).
+    """Parse the fields ``model`` and ``stream`` of a form. Takes O(bytes).
 
     Raises:
         MalformedBody: if *raw* is not a multipart body.
@@ -37,7 +35,7 @@ def parse_audio(raw: bytes, content_type: bytes) -> Body:
 
 
 def audio_upstream_body(raw: bytes, content_type: bytes, body: Body, upstream_name: str) -> bytes:
-    """Return the caller's form with the worker's model name. All other bytes stay unchanged."""
+    """Return the caller's form with the worker's model name in it. All other bytes stay unchanged."""
     if body.model == upstream_name:
         return raw
     if body.places is None:
@@ -50,8 +48,8 @@ def audio_upstream_body(raw: bytes, content_type: bytes, body: Body, upstream_na
 
 
 def usage_of_audio(body: bytes) -> Usage | None:
-    """Return the usage in a transcription, or None if it is not in tokens. Most models report seconds.
-    Takes O(bytes).
+    """Return the usage in a transcription, or None if the usage is not in tokens. Most models report seconds. Takes
+    O(bytes).
     """
     try:
         usage = _decode_answer(body).usage
@@ -75,7 +73,7 @@ _decode_answer = msgspec.json.Decoder(_AudioAnswer).decode
 
 
 def _text(raw: bytes, parts: list[FormPart], name: str) -> str | None:
-    """Return the value of the field *name*, or None if it is missing."""
+    """Return the value of the form field *name*, or None if the field is missing."""
     part = next((part for part in parts if part.name == name), None)
     if part is None:
         return None

@@ -1,4 +1,4 @@
-"""Everything that differs between the endpoints of workers. All functions are pure."""
+"""Functions and values that differ between the endpoints of workers. All functions are pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ FORM = b"multipart/form-data"
 
 class Parse(Protocol):
     def __call__(self, raw: bytes, content_type: bytes, /) -> Body:
-        """Parse the body *raw*, which has the content type *content_type*.
+        """Parse the request body *raw*, whose content type is *content_type*.
 
         Raises:
             MalformedBody, InvalidField: if the body is not valid.
@@ -30,20 +30,20 @@ class Parse(Protocol):
 
 class UpstreamBody(Protocol):
     def __call__(self, raw: bytes, content_type: bytes, body: Body, upstream_name: str, /) -> bytes:
-        """Return the bytes to send to the worker. *raw* are the caller's bytes, which were parsed into *body*."""
+        """Return the bytes to send to the worker. *raw* is the caller's original body, *body* is the parsed body."""
         ...
 
 
 class MakeObserver(Protocol):
     def __call__(self, *, strip_usage: bool) -> StreamObserver:
-        """Return an observer of one stream. If *strip_usage* is true, the observer removes usage that the caller has
+        """Return an observer for one stream. If *strip_usage* is true, the observer removes usage that the caller has
         not requested.
         """
         ...
 
 
 def read_as_json(parse: Callable[[bytes], Body]) -> Parse:
-    """Return *parse* as the parser of an endpoint that accepts only JSON."""
+    """Return *parse* as the parser of an endpoint that accepts JSON only."""
 
     def parse_json(raw: bytes, _content_type: bytes, /) -> Body:
         return parse(raw)
@@ -62,13 +62,13 @@ def json_upstream_body(raw: bytes, _content_type: bytes, body: Body, upstream_na
 
 
 def keeps_no_response(_body: bytes) -> str | None:
-    """Return None as the response id, because this API keeps no responses."""
+    """Return None as the response id, because APIs with this function store no responses."""
     return None
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One path, with all functions that depend on its API."""
+    """Endpoint path, with all functions that depend on its API."""
 
     path: str
     parse: Parse
@@ -77,27 +77,25 @@ class Endpoint:
     upstream_body: UpstreamBody = json_upstream_body
     observer: MakeObserver = ChunkObserver
     usage_of: Callable[[bytes], Usage | None] = usage_of
-    """Function that reads the usage of an answer that is not a stream."""
+    """Function that reads the token usage in an answer that is not a stream."""
     response_id_of: Callable[[bytes], str | None] = keeps_no_response
-    """Function that reads the id of a kept answer that is not a stream. For a stream, the observer reports
-    the id.
-    """
+    """Function that reads the id of a stored answer that is not a stream. For a stream, the observer reports the id."""
     errors: ErrorShape = OPENAI
     summary: str = ""
-    """One-line summary for the API description."""
+    """Summary of the endpoint in one line, for the API description."""
     required: tuple[str, ...] = ()
-    """Fields that the gateway requires. The engine may require more."""
+    """Fields that the gateway requires in a request. The engine can require further fields."""
 
     def error_body(self, error: GatewayError, *, request_id: str | None = None) -> bytes:
-        """Return the gateway error *error* as the body of a response."""
+        """Return the gateway's error *error* as the body of a response."""
         return self.errors.body(fault_of(error, request_id=request_id))
 
     def error_event(self, error: GatewayError, *, sequence_number: int = 0, request_id: str | None = None) -> bytes:
-        """Return the gateway error *error* as the last event of a stream."""
+        """Return the gateway's error *error* as the last event of a stream."""
         return self.errors.event(fault_of(error, request_id=request_id), sequence_number)
 
     def normalized(self, status: int, body: bytes, *, model: str | None = None) -> bytes:
-        """Return the error *body* of a worker in the format of this endpoint. A body that has this format is returned
+        """Return the error body *body* of a worker in the format of the endpoint. A body in this format is returned
         unchanged.
 
         If the engine of *model* does not have this endpoint, the error says so.

@@ -17,22 +17,20 @@ from gateway.protocol.context_overflow import MAX_READ_BYTES, is_overflow
 from gateway.protocol.errors import DECODE_ERRORS, GatewayError, PromptTooLong
 
 _MAX_MESSAGE_LENGTH = 4096
-"""Maximum length in characters of an error message that is converted. Validation errors may quote the whole
-prompt.
-"""
+"""Maximum length in characters of an error message to convert. Validation errors sometimes quote the whole prompt."""
 _MAX_READ_BYTES = 2**20
 _MAX_TEXT_LENGTH = 500
 _MAX_DETAILS = 5
 
 _OVERFLOW_STATUSES = (400, 422)
-"""Statuses of errors about the context length. Status 413 is used for large bodies, and 429 for token limits."""
+"""HTTP statuses of errors about the context length. Status 413 is for large bodies, and 429 for token limits."""
 
 _is_status = re.compile(r"[0-9]{3}").fullmatch
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One error of the gateway or of a worker. *type*, *param* and *code* are None if they are unknown."""
+    """Error of the gateway or of a worker. *type*, *param* and *code* are None if they are unknown."""
 
     status: int
     message: str
@@ -44,27 +42,27 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class ErrorShape:
-    """Format of the errors of one API."""
+    """Format of the errors of an API."""
 
     body: Callable[[Fault], bytes]
-    """Function that returns the body of an error response, in UTF-8 JSON."""
+    """Function that returns the body of an error response in UTF-8 JSON."""
     event: Callable[[Fault, int], bytes]
-    """Function that returns the last event of a stream. Its second argument is the event number, for APIs that number
+    """Function that returns the last event of a stream. The second argument is the event number, for APIs that number
     events.
     """
     fitted: Callable[[int, Any], Any]
-    """Function that checks whether the JSON of a worker's error has this format. It returns the same object if it can
-    pass unchanged, a copy with a corrected field, or None if the format differs.
+    """Function that checks whether the JSON of a worker's error has the API's format. It returns the same object if the
+    error can pass unchanged, a copy with a corrected field, or None if the format differs.
     """
 
 
 def fault_of(error: GatewayError, *, request_id: str | None = None) -> Fault:
-    """Return the fault that describes a gateway error."""
+    """Return the description of a gateway error as a `Fault`."""
     return Fault(error.status, error.message, error.type, error.param, error.code, request_id)
 
 
 def normalized(shape: ErrorShape, status: int, body: bytes) -> bytes:
-    """Return the error *body* of a worker in the format *shape*. A body that has this format is returned unchanged.
+    """Return the error body *body* of a worker in the format *shape*. A body in this format is returned unchanged.
     Takes O(bytes).
     """
     said = _json_in(body)
@@ -75,7 +73,7 @@ def normalized(shape: ErrorShape, status: int, body: bytes) -> bytes:
 
 
 def fault_in(status: int, body: bytes) -> Fault:
-    """Parse the error *body* of an upstream.
+    """Parse the error body *body* of an upstream server.
 
     The known formats are those of vLLM (``error`` with an object, or for 401 with a string), SGLang and Dynamo (flat),
     Anthropic, FastAPI (``detail``), and plain text. For HTML or an empty body, the message is made from the status.
@@ -92,8 +90,8 @@ def fault_in(status: int, body: bytes) -> Fault:
 
 
 def reason_in(body: bytes) -> str:
-    """Return the reason in the error *body* of an upstream as one line of bounded length, or ``""`` if it contains
-    none.
+    """Return the reason in an upstream's error body *body* as one line of bounded length, or ``""`` if the body
+    contains no reason.
     """
     return " ".join(_message_in(body)[0].split())[:_MAX_TEXT_LENGTH]
 
@@ -113,15 +111,15 @@ def _openai_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # chunks
 
 
 def _openai_code(code: Any) -> str | None:
-    """Return *code* if it is a name, as in OpenAI's API. Return None if it is a status, as vLLM, SGLang and Dynamo send
-    it.
+    """Return *code* if it is a name, as in OpenAI's API. Return None if it is an HTTP status, as sent by vLLM, SGLang
+    and Dynamo.
     """
     return code if isinstance(code, str) and not _is_status(code) else None
 
 
 def _worker_code(status: int, message: str, code: Any) -> Any:
-    """Return OpenAI's code for a prompt that is too long, because engines do not send it. Return *code* for all other
-    errors.
+    """Return OpenAI's code for a prompt that is too long, which engines do not send. For all other errors, return
+    *code*.
     """
     is_named = _openai_code(code) is not None
     if is_named or status not in _OVERFLOW_STATUSES or not is_overflow(message[:MAX_READ_BYTES]):
@@ -164,9 +162,7 @@ def _anthropic_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # eve
 
 
 def _as_anthropic(status: int, said: Any) -> Any:  # noqa: ARG001  # the type decides
-    """Return *said* if it has one of Anthropic's error types. vLLM sends its own error types in Anthropic's
-    format.
-    """
+    """Return *said* if it has one of Anthropic's error types. In Anthropic's format, vLLM sends its own error types."""
     match said:
         case {"type": "error", "error": {"type": str(kind), "message": str()}} if kind.endswith("_error"):
             return said
@@ -210,7 +206,7 @@ def _openai_type(status: int) -> str:
 
 
 def _message_in(body: bytes) -> tuple[str, Mapping[str, Any]]:
-    """Return the message of an error *body*, or ``""`` if it has none, and the other fields of the error."""
+    """Return the message in an error body, or ``""`` if there is no message, and the other fields of the error."""
     fields: Mapping[str, Any] = {}
     message = ""
     match _json_in(body):
@@ -228,9 +224,7 @@ def _message_in(body: bytes) -> tuple[str, Mapping[str, Any]]:
 
 
 def _complaints(details: list[Any]) -> tuple[str, Mapping[str, Any]]:
-    """Return the messages of FastAPI's validation errors, without quoted inputs. *param* is the first
-    invalid field.
-    """
+    """Return the messages of FastAPI's validation errors without quoted inputs. *param* is the first invalid field."""
     messages: list[str] = []
     params: list[str] = []
     for detail in details[:_MAX_DETAILS]:
@@ -244,13 +238,13 @@ def _complaints(details: list[Any]) -> tuple[str, Mapping[str, Any]]:
 
 
 def _text_in(body: bytes) -> str:
-    """Return plain text as one line of bounded length, or ``""`` for HTML and malformed JSON."""
+    """Return plain text as one line of bounded length. For HTML and malformed JSON, return ``""``."""
     text = " ".join(body[: 4 * _MAX_TEXT_LENGTH].decode("utf-8", "ignore").split())
     return "" if text.startswith(("<", "[", "{")) else text[:_MAX_TEXT_LENGTH]
 
 
 def _json_in(body: bytes) -> Any:
-    """Return the JSON value in *body*, or None if it is malformed or very long. No engine sends very long
+    """Return the JSON value in *body*, or None if it is malformed or very long, because engines send no very long
     errors.
     """
     if len(body) > _MAX_READ_BYTES:

@@ -1,4 +1,4 @@
-"""Anthropic's Messages API: its request body, its stream of named events, and its usage."""
+"""Messages API of Anthropic: its request body, its stream of named events, and its usage."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def parse_messages(raw: bytes) -> Body:
 
 
 class MessagesObserver(NamedEventObserver):
-    """Observes the events of a message up to ``message_stop``.
+    """Observer of the events of a message up to ``message_stop``.
 
     Usage has two parts. ``message_start`` contains the input tokens. ``message_delta`` contains the output tokens and,
     from vLLM, the input tokens again, which then replace the first value. vLLM sends a delta with a null
@@ -72,7 +72,7 @@ class MessagesObserver(NamedEventObserver):
 
 
 def usage_of_message(body: bytes) -> Usage | None:
-    """Return the usage in a whole message, or None if it contains none. Takes O(bytes)."""
+    """Return the usage in a complete message, or None if the message contains no usage. Takes O(bytes)."""
     try:
         usage = _decode_message(body).usage
     except DECODE_ERRORS:
@@ -152,6 +152,6 @@ def _head(body: _Messages) -> dict[str, Any]:
 
 
 def _user(metadata: Any) -> str | None:
-    """Return ``metadata.user_id``. For Claude Code, it also contains the session."""
+    """Return the field ``metadata.user_id``. In requests of Claude Code, this field also contains the session."""
     user = metadata.get("user_id") if isinstance(metadata, dict) else None
     return user if isinstance(user, str) and user else None

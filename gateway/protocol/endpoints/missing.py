@@ -1,4 +1,4 @@
-"""The error for an endpoint that the engine of a model does not have.
+"""Error for an endpoint that the engine of a model does not have.
 
 Engines only have routes that their model supports, and answer "Not Found" to all others. This error names the model,
 the endpoint, and the endpoint to use instead.
@@ -14,7 +14,7 @@ STATUSES: Final = frozenset({404, 405})
 CODE: Final = "endpoint_not_supported"
 
 _BARE = frozenset({"", "Not Found", "Method Not Allowed"})
-"""Error reasons that carry no information, such as the default texts of FastAPI."""
+"""Error reasons without information, such as the default texts of FastAPI."""
 
 _GENERATES = "A model that generates text has /v1/chat/completions and /v1/completions"
 _POOLS = "A pooling model has, by its kind, /v1/embeddings, /v1/rerank, /v1/score, /classify or /pooling"
@@ -46,7 +46,7 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
 
 
 def missing_endpoint(path: str, model: str, status: int, body: bytes) -> Fault | None:
-    """Return the fault to report if *status* and *body* only say that the route does not exist, or None otherwise.
+    """Return the fault to report if *status* and *body* only mean that the route does not exist, or None.
 
     They may say something else, for instance that the model is unknown. Takes O(bytes).
     """

@@ -1,4 +1,4 @@
-"""The parts of a ``multipart/form-data`` body (RFC 7578), as positions in its bytes.
+"""Parts of a ``multipart/form-data`` body (RFC 7578), as positions in the bytes of the body.
 
 The worker parses the same bytes with another parser. The gateway must authorize the values that the worker reads. It
 therefore refuses every form that two parsers could read differently, and accepts only the spelling of HTTP clients,
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from gateway.protocol.errors import MalformedBody
 
 _MAX_PARTS = 1000
-"""Maximum number of parts in a form, which is the default of Starlette's form parser."""
+"""Maximum number of parts in a form, equal to the default of Starlette's form parser."""
 _MAX_HEAD_BYTES = 16 * 1024
 
 _PARAMETER = re.compile(rb'[ \t]*;[ \t]*([!#-\'*-.0-9A-Z^-z|~]+)=(?:"([^"\\\x00-\x1f\x7f]*)"|([!#-\'*-.0-9A-Z^-z|~]+))')
@@ -24,7 +24,7 @@ _LENGTH = re.compile(rb"[0-9]{1,15}[ \t]*").fullmatch
 
 @dataclass(frozen=True, slots=True)
 class FormPart:
-    """One field or file of a form. The value is ``raw[start:end]``."""
+    """Field or file of a form. The value is ``raw[start:end]``."""
 
     name: str
     is_file: bool
@@ -79,7 +79,7 @@ def replaced(raw: bytes, parts: list[FormPart], value: bytes) -> bytes:
 
 def boundary_of(content_type: bytes) -> bytes:
     """Return the boundary in *content_type*. It must be the only parameter, because other parameters change how parsers
-    read the fields.
+    read fields.
     """
     media, semicolon, rest = content_type.strip(b" \t").partition(b";")
     parameters = _parameters(semicolon + rest)
@@ -94,7 +94,7 @@ def boundary_of(content_type: bytes) -> bytes:
 
 
 def _part(raw: bytes, start: int, end: int) -> FormPart:
-    """Return the part whose headers begin at *start* and whose value ends at *end*."""
+    """Return the form part whose headers begin at *start* and whose value ends at *end*."""
     head_end = raw.find(b"\r\n\r\n", start, min(end, start + _MAX_HEAD_BYTES))
     if head_end == -1:
         raise MalformedBody("A part of the multipart body has no blank line after its headers")

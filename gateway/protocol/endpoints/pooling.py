@@ -1,4 +1,4 @@
-"""Endpoints that generate no text: embeddings, scores and classes.
+"""Endpoints that generate no text: embeddings, scores and classification.
 
 Most of them use pooling models. The engines of pooling models usually keep no blocks, so the prompt only determines the
 amount of work. Scoring is different. It asks a generating model for probabilities and so uses the cache of the model.
@@ -34,7 +34,7 @@ def parse_scoring(raw: bytes) -> Body:
 
 
 def usage_of_pooling(body: bytes) -> Usage | None:
-    """Return the usage in the answer, or None if it contains none. Some engines send only the total. Takes
+    """Return the usage in the answer, or None if the answer contains no usage. Some engines send only the total. Takes
     O(bytes).
     """
     try:
@@ -90,7 +90,7 @@ _PROMPTS = (
     *("query", "queries", "text_1", "data_1"),
     *("documents", "items", "text_2", "data_2", "data"),
 )
-"""Input fields in the order in which a model reads them. The query comes before the documents."""
+"""Input fields in the order in which a model reads them. For example, the query comes before the documents."""
 
 
 def _pooled(raw: bytes) -> Body:

@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: its request body, its stream of named events, and its usage."""
+"""Responses API of OpenAI: its request body, its stream of named events, and its usage."""
 
 import re
 from typing import Any
@@ -22,7 +22,7 @@ def parse_responses(raw: bytes) -> Body:
 
 
 class ResponsesObserver(NamedEventObserver):
-    """Observes the events of a response up to ``response.completed``, ``.incomplete`` or ``.failed``.
+    """Observer of the events of a response up to ``response.completed``, ``.incomplete`` or ``.failed``.
 
     The first and the last event contain the whole response with the caller's instructions and tools. They may be long,
     so *max_held* is larger than for chat chunks.
@@ -71,7 +71,7 @@ class ResponsesObserver(NamedEventObserver):
 
 
 def usage_of_response(body: bytes) -> Usage | None:
-    """Return the usage in a whole response, or None if it contains none. Takes O(bytes)."""
+    """Return the usage in a complete response, or None if the response contains no usage. Takes O(bytes)."""
     try:
         return _usage_in(_decode_response(body).usage)
     except DECODE_ERRORS:
@@ -79,7 +79,7 @@ def usage_of_response(body: bytes) -> Usage | None:
 
 
 def response_id_of(body: bytes) -> str | None:
-    """Return the id of a kept response, or None if *body* is not a response. Takes O(bytes)."""
+    """Return the id of a stored response, or None if *body* is not a response. Takes O(bytes)."""
     try:
         return _kept(_decode_response(body).id)
     except DECODE_ERRORS:
@@ -87,11 +87,11 @@ def response_id_of(body: bytes) -> str | None:
 
 
 _NOT_IN_BACKGROUND = (None, False)
-"""Values of ``background`` that count as false. Engines accept other values than ``true`` as true, such as ``"yes"``
-and 1.
+"""Values of ``background`` that count as false. Engines accept some values other than ``true`` as true, such as
+``"yes"`` and 1.
 """
 _MAX_ID_LENGTH = 256
-"""Maximum length in characters of a response id that is kept. Ids of vLLM have 37 characters."""
+"""Maximum length in characters of a response id that the gateway remembers. Ids of vLLM have 37 characters."""
 
 
 class _Responses(EngineFields, gc=False):
@@ -171,7 +171,7 @@ def _effort(body: _Responses) -> Any:
 
 
 def _kept(response_id: str | None) -> str | None:
-    """Return *response_id*, or None if it is too long to be kept."""
+    """Return *response_id*, or None if it is too long for the gateway to remember."""
     return response_id if response_id and len(response_id) <= _MAX_ID_LENGTH else None
 
 

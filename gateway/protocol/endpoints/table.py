@@ -1,4 +1,4 @@
-"""Table of the worker endpoints by path. All other paths belong to the gateway or are not served."""
+"""Table of the endpoints of workers, by path. All other paths belong to the gateway itself or are not served."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

@@ -1,4 +1,4 @@
-"""Tokenizer endpoints of engines. They need no GPU, so all workers serve them equally well."""
+"""Tokenizer endpoints of engines. Their requests need no GPU, so all workers serve them equally well."""
 
 import msgspec
 

@@ -51,4 +51,4 @@ INSTEAD: Mapping[str, str] = MappingProxyType(
         ),
     }
 )
-"""Advice by path for routes that are not served. Each text ends an error message."""
+"""Advice for routes that are not served, by path. Each text is the end of an error message."""

@@ -18,11 +18,11 @@ from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.parts import groups_of
 
 PLACES = b""
-"""Question type, sent in place of a URL path, that asks only for the positions of the fields of a request body."""
+"""Question type that asks only for the positions of the fields of a request body. It is sent in place of a URL path."""
 TEXTS, ACTING_TEXTS = b"texts", b"acting texts"
-"""Question types, sent in place of a URL path, that ask for the texts that guardrails check."""
+"""Question types that ask for the texts that guardrails check. They are sent in place of a URL path."""
 REDACTED = b"redacted"
-"""Question type, sent in place of a URL path, that asks for the request body with other texts. The texts are a
+"""Question type that asks for the request body with other texts. It is sent in place of a URL path, and the texts are a
 MessagePack list in place of the content type.
 """
 
@@ -45,13 +45,13 @@ class DecodeResult(msgspec.Struct, array_like=True):
     message: str = ""
     param: str | None = None
     texts: list[str] | None = None
-    """Texts for guardrails. The next two fields are the indexes of texts that are JSON, and the indexes of the texts of
-    each message.
+    """Texts for guardrails. The next two fields are the indexes of the texts that are JSON, and the indexes of each
+    message's texts.
     """
     json_texts: list[int] = []
     groups: list[list[int]] = []
     redacted: bytes | None = None
-    """Request body whose texts have been replaced, or None."""
+    """Request body with replaced texts, or None."""
 
     @classmethod
     def of_texts(cls, texts: Sequence[Text]) -> "DecodeResult":
@@ -66,13 +66,13 @@ class DecodeResult(msgspec.Struct, array_like=True):
         return [Text(said, place in json_texts, group_of.get(place, 0)) for place, said in enumerate(self.texts or ())]
 
     def to_redacted(self) -> bytes:
-        """Return the request body whose texts have been replaced. Raise the errors of `to_body`."""
+        """Return the request body with replaced texts. Raise the errors of `to_body`."""
         self._check()
         assert self.redacted is not None, "the answer has no body"
         return self.redacted
 
     def to_body(self) -> Body | None:
-        """Return the decoded request body, or None if only the positions of its fields were requested.
+        """Return the decoded request body, or None if the question asked only for the positions of the fields.
 
         Raises:
             ClientError: if the request body is not valid.
@@ -104,7 +104,7 @@ def send_question(line: socket.socket, path: bytes, content_type: bytes, raw: by
 
 
 def read_question(line: socket.socket) -> tuple[bytes, bytes, bytes, int] | None:
-    """Return path, content type, body and *max_values* of the next question, or None if the connection has ended."""
+    """Return the path, content type, body and *max_values* of the next question, or None at the end."""
     head = _exactly(line, _HEAD.size)
     if not head:
         return None
@@ -119,7 +119,7 @@ def send_answer(line: socket.socket, answer: DecodeResult) -> None:
 
 
 def read_answer(line: socket.socket) -> DecodeResult | None:
-    """Return the next answer, or None if the connection has ended."""
+    """Return the next answer from the connection, or None if the connection has ended."""
     head = _exactly(line, _LENGTH.size)
     text = _exactly(line, _LENGTH.unpack(head)[0]) if head else b""
     return decode(text) if text else None

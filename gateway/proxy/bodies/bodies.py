@@ -18,7 +18,7 @@ from gateway.proxy.incoming import Incoming
 
 
 class Bodies:
-    """Receives and decodes the bodies of all requests."""
+    """Receiver and decoder for the bodies of all requests."""
 
     def __init__(
         self,
@@ -29,8 +29,8 @@ class Bodies:
         guard: MemoryGuard | None = None,
         only_model: Callable[[], str | None] = lambda: None,
     ) -> None:
-        """Create the decoder of all request bodies. The function *only_model* returns the model for bodies that name no
-        model, or None if they must name one.
+        """Create the decoder of request bodies. The function *only_model* returns the model for bodies that name no
+        model, or None if bodies must name a model.
         """
         self._max_body_bytes: Final = max_body_bytes
         self._budget: Final = budget
@@ -45,13 +45,13 @@ class Bodies:
             guard.check()
 
     def share(self) -> BodyShare:
-        """Return a share of the memory for request bodies, for one request. The caller closes the share when the
+        """Return a share of the memory for request bodies, for use by one request. The caller closes it when the
         request ends.
         """
         return BodyShare(self._budget)
 
     def receive(self, incoming: Incoming, endpoint: Endpoint, share: BodyShare) -> Coroutine[Any, Any, bytes]:
-        """Return the coroutine `receive_body` for the request *incoming*. Large bodies are counted in *share*."""
+        """Return the coroutine `receive_body` for the request *incoming*. Large bodies count against *share*."""
         return receive_body(incoming, endpoint.media, max_bytes=self._max_body_bytes, share=share)
 
     async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
@@ -74,8 +74,8 @@ class Bodies:
         return body.changed(model=model, names_model=False)
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
-        """Return the texts of *raw* that guardrails check, as `RequestReader.texts` in
-        `gateway.proxy.guardrails.reading` describes.
+        """Return the texts in *raw* that guardrails check (see `RequestReader.texts` in
+        `gateway.proxy.guardrails.reading`).
         """
         return texts_of(raw, acts=acts) if is_light(raw) else await self._reader.texts(raw, acts=acts)
 

@@ -1,4 +1,4 @@
-"""Limit on the memory that all request bodies use together."""
+"""Limit on the total memory of all request bodies."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ from gateway.protocol.errors import MemoryShort
 
 
 class BodyBudget:
-    """Number of bytes of all large request bodies that are being received, decoded or sent."""
+    """Total size in bytes of all large request bodies that are being received, decoded or sent."""
 
     __slots__ = ("max_bytes", "used_bytes")
 
@@ -15,7 +15,7 @@ class BodyBudget:
         self.used_bytes = 0
 
     def take(self, size: int) -> None:
-        """Count *size* more bytes of request bodies.
+        """Count *size* additional bytes of request bodies.
 
         Raises:
             MemoryShort: if the bytes exceed the limit. Nothing is counted in this case.
@@ -32,7 +32,7 @@ class BodyBudget:
 
 
 class BodyShare:
-    """Bytes of a `BodyBudget` that one request uses."""
+    """Number of bytes that one request uses of a `BodyBudget`."""
 
     __slots__ = ("_budget", "taken_bytes")
 
@@ -41,13 +41,13 @@ class BodyShare:
         self.taken_bytes = 0
 
     def cover(self, size: int) -> None:
-        """Increase the request's share of the budget to *size* bytes. Raise MemoryShort if the budget has no room."""
+        """Increase the request's share of the budget to *size* bytes. Raise MemoryShort if this exceeds the budget."""
         missing = size - self.taken_bytes
         if missing > 0:
             self._budget.take(missing)
             self.taken_bytes = size
 
     def close(self) -> None:
-        """Return all bytes to the budget. A second call does nothing."""
+        """Return all bytes of the request to the budget. A second call does nothing."""
         self._budget.give_back(self.taken_bytes)
         self.taken_bytes = 0

@@ -36,11 +36,9 @@ from gateway.proxy.bodies.answer import (
 from gateway.proxy.guardrails.reading import rewrite_texts, texts_of
 
 MAX_PROMPT_BYTES = 2**20
-"""Bytes of the prompt that are passed to routing, which are about 250,000 tokens. Only the length of later bytes is
-counted.
-"""
+"""Number of prompt bytes that routing receives, about 250,000 tokens. Of later bytes, only the number is passed."""
 MEMORY_FACTOR = 10
-"""Address space for decoding one body, as a multiple of the body's size. `SPARE_BYTES` are added to it."""
+"""Address space for decoding a body, as a multiple of the body's size. `SPARE_BYTES` is added to it."""
 SPARE_BYTES = 128 * 2**20
 _STATM = Path("/proc/self/statm")
 NICE = 10
@@ -48,7 +46,7 @@ NICE = 10
 
 
 def answer_to(path: bytes, content_type: bytes, raw: bytes, *, max_values: int) -> DecodeResult:
-    """Decode one request body, and return its fields or the error."""
+    """Decode one request body, and return the fields or the error."""
     try:
         if path == PLACES:
             return DecodeResult(places=_places(raw))
@@ -73,7 +71,7 @@ def answer_to(path: bytes, content_type: bytes, raw: bytes, *, max_values: int) 
 
 
 def serve(line: socket.socket, *, cpu_s: float | None) -> None:
-    """Answer questions until the connection ends. Each body may take *cpu_s* seconds of CPU time, or any time if
+    """Answer questions until the connection ends. Decoding a body can take *cpu_s* seconds of CPU time, or any time if
     *cpu_s* is None.
     """
     while True:
@@ -92,7 +90,7 @@ def serve(line: socket.socket, *, cpu_s: float | None) -> None:
 
 
 def main() -> None:
-    """Run the process, which is started as ``python -m gateway.proxy.bodies.child DESCRIPTOR CPU_S``."""
+    """Run the decoding process, which is started as ``python -m gateway.proxy.bodies.child DESCRIPTOR CPU_S``."""
     gc.disable()  # decoded JSON has no cycles
     gc.freeze()
     with contextlib.suppress(OSError):
@@ -113,15 +111,13 @@ def _check_places(places: Places) -> None:
 
 
 def _cut(body: Body) -> Body:
-    """Return *body* with its prompt cut to the length that routing uses."""
+    """Return *body* with its prompt cut to the length that routing needs."""
     left_out = len(body.prompt) - MAX_PROMPT_BYTES
     return body.changed(prompt=body.prompt[:MAX_PROMPT_BYTES], omitted_bytes=left_out) if left_out > 0 else body
 
 
 def _bound_memory(size: int) -> None:
-    """Limit the process's address space to what *size* bytes of JSON need. The address space is not limited if /proc is
-    missing.
-    """
+    """Limit the process's address space to the needs of *size* bytes of JSON. Without /proc, there is no limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_AS)
     with contextlib.suppress(OSError, ValueError):
         mapped = int(_STATM.read_bytes().split()[0]) * resource.getpagesize()

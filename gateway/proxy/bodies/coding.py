@@ -19,14 +19,14 @@ else:
 STEP_BYTES: Final = 2**18
 """Maximum output of one decompression step in bytes, which takes about 1 ms of CPU time."""
 MAX_RATIO: Final = 200
-"""Maximum number of output bytes for each compressed byte. Repetitive JSON reaches a few dozen."""
+"""Maximum number of decompressed bytes for each compressed byte. Repetitive JSON reaches a few dozen."""
 FREE_BYTES: Final = 2**16
-"""Bytes of decompressed output before the maximum compression ratio applies."""
+"""Number of decompressed bytes before the maximum compression ratio applies."""
 _WINDOW_LOG: Final = 23
 
 
 def coding_of(header: str | None) -> bytes | None:
-    """Return the compression that the `content-encoding` header names, or None if the body is not compressed.
+    """Return the compression in the `content-encoding` header, or None if the body is not compressed.
 
     Raises:
         UnsupportedMedia: if the compression is not supported.
@@ -43,7 +43,7 @@ class Decompression:
     """Decompression of one complete request body."""
 
     def __init__(self, raw: bytes, coding: bytes) -> None:
-        """Start the decompression of *raw*, which is compressed with *coding*, a result of `coding_of`."""
+        """Start the decompression of *raw*. *coding* is the compression that `coding_of` returned."""
         self._left = raw
         self._in_bytes = len(raw)
         self._out_bytes = 0

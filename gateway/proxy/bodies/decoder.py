@@ -32,13 +32,13 @@ PROCESSES: Final = 2
 memory.
 """
 MAX_WAIT_S: Final = 30.0
-"""Maximum seconds that decoding one body may take. A separate, lower limit applies to its CPU time."""
+"""Maximum seconds for decoding one body. A separate, lower limit applies to CPU time."""
 
 _log = logging.getLogger(__name__)
 
 _ENVIRONMENT: Final = {"MALLOC_MMAP_THRESHOLD_": str(2**18)}
-"""Environment of the body decoder processes, without secrets. The setting makes glibc's malloc return large blocks as
-soon as they are free.
+"""Environment of the body decoder processes, without secrets. It makes glibc's malloc return large blocks as soon as
+they are free.
 """
 _CHILD = """
 import sys, json
@@ -49,7 +49,7 @@ main()
 
 
 class BodyDecoder:
-    """Decodes the bodies of all requests."""
+    """Decoder for the bodies of all requests."""
 
     def __init__(self, *, max_values: int, max_cpu_s: float, max_wait_s: float = MAX_WAIT_S) -> None:
         self._max_values = max_values
@@ -60,7 +60,7 @@ class BodyDecoder:
         self._readers: list[DecoderProcess] = []
 
     async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
-        """Return the fields of *raw*, a request body of type *content_type* that was sent to *endpoint*.
+        """Return the fields of *raw*, a request body of type *content_type* for *endpoint*.
 
         Raises:
             ClientError: if `Endpoint.parse` rejects the body, or the body exceeds a limit.
@@ -76,8 +76,8 @@ class BodyDecoder:
         return (await self._asked(b"", raw, b"")).places
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
-        """Return the texts of *raw* that guardrails check, as `RequestReader.texts` in
-        `gateway.proxy.guardrails.reading` describes.
+        """Return the texts in *raw* that guardrails check (see `RequestReader.texts` in
+        `gateway.proxy.guardrails.reading`).
         """
 
         def texts() -> list[Text]:
@@ -86,9 +86,7 @@ class BodyDecoder:
         return await asyncio.get_running_loop().run_in_executor(self._executor, texts)
 
     async def rewritten(self, raw: bytes, said: Sequence[str]) -> bytes:
-        """Return *raw* with its texts replaced, as `RequestReader.rewritten` in `gateway.proxy.guardrails.reading`
-        describes.
-        """
+        """Return *raw* with replaced texts (see `RequestReader.rewritten` in `gateway.proxy.guardrails.reading`)."""
 
         def rewrite() -> bytes:
             return self._ask(REDACTED, raw, msgspec.msgpack.encode(said)).to_redacted()
@@ -120,7 +118,7 @@ class BodyDecoder:
             self._idle.put(reader)
 
     def _idle_process(self) -> "DecoderProcess":
-        """Return an idle body decoder process, and create it if needed. There are at most as many processes as
+        """Return an idle body decoder process. Create a process if needed. There are at most as many processes as
         threads.
         """
         try:
@@ -132,9 +130,7 @@ class BodyDecoder:
 
 
 class DecoderProcess:
-    """Process that decodes request bodies. The process starts with the first question, and serves one thread at a
-    time.
-    """
+    """Process that decodes request bodies. It starts with the first question, and serves one thread at a time."""
 
     def __init__(self, *, max_cpu_s: float, max_wait_s: float) -> None:
         self._max_cpu_s = max_cpu_s
@@ -145,12 +141,12 @@ class DecoderProcess:
 
     @property
     def pid(self) -> int:
-        """Id of the process, or 0 if the process is not running."""
+        """Process id, or 0 if the process is not running."""
         process = self._process
         return 0 if process is None else process.pid
 
     def ask(self, path: bytes, raw: bytes, content_type: bytes, *, max_values: int) -> DecodeResult:
-        """Send the body *raw* to the process and return the result.
+        """Send the body *raw* to the decoder process and return the result.
 
         Raises:
             MalformedBody: if decoding the body takes too long.
@@ -170,13 +166,13 @@ class DecoderProcess:
         return answer
 
     def kill(self) -> None:
-        """End the process permanently, even while another thread waits for it."""
+        """End the decoder process permanently, even while another thread waits for it."""
         self._is_closing = True
         if self._process is not None:
             self._process.kill()
 
     def stop(self) -> None:
-        """End the process now. The next question starts a new process."""
+        """End the decoder process now. The next question starts a new process."""
         process, self._process = self._process, None
         line, self._line = self._line, None
         if line is not None:

@@ -11,11 +11,11 @@ from typing import Final
 from gateway.protocol.errors import MemoryShort
 
 EVERY_S: Final = 0.25
-"""Seconds between two measurements of the process's memory. One measurement takes 20 us."""
+"""Seconds between two measurements of the process's memory. A measurement takes 20 us."""
 TRIM_EVERY: Final = 20
 """Number of measurements above the memory limit between two requests to the allocator to return unused memory."""
 CGROUP_SHARE: Final = 0.9
-"""Default memory limit as a fraction of the container's limit, at which the kernel would kill the process."""
+"""Default memory limit as a fraction of the container's limit, above which the kernel would kill the process."""
 
 _CGROUP_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 _UNLIMITED_BYTES = 2**60
@@ -23,7 +23,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
 
 class MemoryGuard:
-    """Reports whether the process and its child processes use more than *max_bytes* of memory."""
+    """Check whether the process and its child processes use more than *max_bytes* of memory."""
 
     def __init__(
         self,
@@ -47,14 +47,14 @@ class MemoryGuard:
             )
 
     async def run(self) -> None:
-        """Measure the process's memory at regular intervals until this task is cancelled."""
+        """Measure the process's memory at regular intervals until canceled."""
         while True:
             await asyncio.sleep(EVERY_S)
             if self.look():
                 await asyncio.to_thread(self._trim)
 
     def look(self) -> bool:
-        """Measure the process's memory. Return whether the allocator should return unused memory to the operating
+        """Measure the process's memory. Return whether the allocator should now return unused memory to the operating
         system.
         """
         if self._rss_bytes() <= self._max_bytes:
@@ -77,8 +77,8 @@ def memory_limit(paths: Iterable[str] = _CGROUP_LIMITS) -> int | None:
 
 
 def rss_bytes_of(pids: Iterable[int | str]) -> int:
-    """Return the total resident memory of the processes *pids* in bytes. A process counts as 0 if it has ended or /proc
-    is missing.
+    """Return the total resident memory of the processes *pids* in bytes. A process that has ended counts as 0, also if
+    /proc is missing.
     """
     pages = 0
     for pid in pids:

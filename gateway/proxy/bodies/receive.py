@@ -1,4 +1,4 @@
-"""Receive a request body within its limits, and decompress it."""
+"""Receive a request body within size and time limits, and decompress the body."""
 
 import asyncio
 from typing import Final
@@ -10,11 +10,11 @@ from gateway.proxy.bodies.coding import Decompression, coding_of
 from gateway.proxy.incoming import LONG_BODY_BYTES, CallerGone, Incoming
 
 COUNTED_BYTES: Final = 256 * 1024
-"""Size in bytes above which a request body counts against the memory for all bodies. Smaller bodies are limited by the
-number of connections.
+"""Size in bytes above which a request body counts against the memory limit for all bodies. The number of connections
+limits smaller bodies.
 """
 INLINE_CODED_BYTES: Final = 32 * 1024
-"""Size in bytes up to which the first decompression step of a compressed body runs on the event loop."""
+"""Size in bytes up to which the first step of decompressing a body runs on the event loop."""
 
 
 async def receive_body(
@@ -26,7 +26,7 @@ async def receive_body(
     share: BodyShare | None = None,
     setting: str | None = "server.max_body_bytes",
 ) -> bytes:
-    """Return the whole request body, decompressed. Large bodies are counted in *share* before they are read.
+    """Return the whole request body, decompressed. Large bodies count against *share* before they are read.
 
     The path accepts only the HTTP method *method* and the content type *media*. The limit *max_bytes* comes from the
     setting named *setting*, or is fixed if *setting* is None.

@@ -23,16 +23,14 @@ DEFAULT_TOKENS = 16
 """Default token limit of text completions, in OpenAI's API and in the engines."""
 
 _PARSING = frozenset({"chat_template_kwargs", "reasoning_effort", "include_reasoning"})
-"""Request fields that affect not only how a chat prompt is rendered, but also how the answer is parsed."""
+"""Request fields that affect not only the rendering of a chat prompt, but also the parsing of the answer."""
 KEPT = PASSED_ON | _PARSING
 """Request fields that the function `by_tokens` needs."""
 _NO_MESSAGES = Raw(b'[{"role":"user","content":"."}]')
 
 
 def with_ids(call: Call, places: Places | None = None) -> Call:
-    """Return *call*, changed so that it asks for token ids. The positions of its fields are passed as *places* if they
-    are known.
-    """
+    """Return *call*, changed so that it asks for token ids. *places* are the positions of its fields, if known."""
     return _with_body(call, spliced(call.body, {"return_token_ids": b"true"}, places))
 
 
@@ -53,8 +51,8 @@ def by_tokens(call: Call, fields: Fields, prompt: Iterable[int], *, most: int | 
 
 
 def by_text(call: Call, fields: Fields, text: str, *, most: int | None, least: int) -> Call | None:
-    """Return the call that continues an answer after *text*, or None if the request cannot be continued by text. The
-    text becomes the last message of a chat, or the end of the prompt.
+    """Return the call that continues an answer after *text*, or None if text cannot continue it. The text becomes the
+    last message of a chat, or the end of the prompt.
     """
     changes: dict[str, Any] = _at_least(fields, least)
     if most is not None:
@@ -81,8 +79,8 @@ def _at_least(fields: Fields, least: int) -> dict[str, Any]:
 
 
 def _longer_chat(fields: Fields, text: str) -> list[Any] | None:
-    """Return the chat messages with *text* as an additional message. If the caller asked to continue the last message,
-    *text* is added to that message.
+    """Return the chat messages with *text* as an additional message. If the request continues its last message, *text*
+    is appended to that message.
     """
     messages: list[Any] = msgspec.json.decode(fields["messages"], type=list[Raw])
     if bytes(fields.get("continue_final_message", Raw(b"false"))) != b"true":

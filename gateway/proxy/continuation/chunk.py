@@ -1,4 +1,4 @@
-"""Parse one event of a stream in OpenAI's chunk format, and rewrite it as part of another answer.
+"""Parse an event of a stream in OpenAI's chunk format, and rewrite the event as part of another answer.
 
 vLLM returns token ids if a request sets ``return_token_ids``. The ids of the prompt are next to ``choices`` in chats
 and in the first choice in completions. The ids of an event are in ``choices[].token_ids``. The fields for token ids are
@@ -20,11 +20,11 @@ from gateway.protocol.usage import Usage
 CHAT = "chat.completion.chunk"
 TEXT = "text_completion"
 ABORT = "abort"
-"""Finish reason with which vLLM ends a request that it aborts."""
+"""Finish reason that vLLM gives to a request that it aborts."""
 
 
 class Delta(msgspec.Struct, gc=False):
-    """Part of a message that one event of a chat stream adds."""
+    """Part of a message, added by one event of a chat stream."""
 
     role: str | None = None
     content: str | None = None
@@ -58,7 +58,7 @@ class ChunkChoice(msgspec.Struct, gc=False):
 
     @property
     def only_names_role(self) -> bool:
-        """Whether the event only announces the role of a message, without content."""
+        """Whether the event only announces the role of a message and has no content."""
         if self.delta is None or self.delta.role is None:
             return False
         return not (self.content or self.reasons or self.calls or self.finish_reason or self.token_ids)
@@ -93,8 +93,8 @@ class Chunk(msgspec.Struct, gc=False):
 
 
 def payload_of(event: bytes) -> bytes:
-    """Return the data of the server-sent event *event* without surrounding white space, or an empty value for a
-    comment.
+    """Return the data of the server-sent event *event* without surrounding white space. For a comment, the result is
+    empty.
     """
     if event.startswith(b"data: {") and event.endswith(b"}\n\n") and event.count(b"\n") == 2:
         return event[6:-2]  # the usual form
@@ -102,7 +102,7 @@ def payload_of(event: bytes) -> bytes:
 
 
 def chunk_of(data: bytes) -> Chunk | None:
-    """Return the parsed chunk, or None if *data* is not a chunk of OpenAI's API. Parsing takes about 1 us."""
+    """Return the parsed chunk, or None if *data* is not a chunk in OpenAI's format. This takes about 1 us."""
     try:
         return _decode(data)
     except DECODE_ERRORS:
@@ -110,7 +110,7 @@ def chunk_of(data: bytes) -> Chunk | None:
 
 
 def without_ids(event: bytes) -> bytes:
-    """Return *event* without token ids, as the engine would have sent it if the gateway had not asked for token ids.
+    """Return *event* without token ids, as if the gateway had not asked the engine for token ids.
 
     The search cannot mistake text for a key. Within a JSON string, every quote has a backslash before it, so a quote
     without a backslash begins or ends a string. A string before a colon is a key.
@@ -120,7 +120,7 @@ def without_ids(event: bytes) -> bytes:
 
 
 def usage_json(usage: Usage, said: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """Return *usage* in OpenAI's JSON format. The other values of the engine's own usage report *said* are kept."""
+    """Return *usage* in OpenAI's JSON format, with all other values of the engine's own usage report *said*."""
     counts: dict[str, Any] = {
         **(said or {}),
         "prompt_tokens": usage.prompt_tokens,
@@ -148,7 +148,7 @@ class Head(msgspec.Struct, frozen=True):
     is_chat: bool
 
     def event(self, **fields: Any) -> bytes:
-        """Return an event that contains the common fields of this answer, followed by *fields*."""
+        """Return an event with the common fields of the answer, followed by *fields*."""
         head = {"id": self.id, "object": CHAT if self.is_chat else TEXT, "created": self.created, "model": self.model}
         return b"data: " + msgspec.json.encode(head | fields) + b"\n\n"
 
@@ -158,8 +158,8 @@ class Head(msgspec.Struct, frozen=True):
         return self.event(choices=[{"index": 0, **says, "logprobs": None, "finish_reason": reason}])
 
     def rewritten(self, data: bytes, content: str, usage: Usage | None, *, keeps_ids: bool) -> bytes:
-        """Return the event *data* of another worker as an event of this answer. The returned event contains the text
-        *content* and no role.
+        """Return the event *data* of another worker as an event of the first answer, with the text *content* and
+        without a role.
 
         If *usage* is not None, its counts replace the counts in the event.
         """

@@ -33,15 +33,15 @@ from gateway.proxy.continuation.resumption import Resumption, Way
 from gateway.proxy.continuation.transcript import MAX_IDS, Transcript
 
 MAX_HELD = 16 * MAX_IDS
-"""Size in bytes of the largest event that is read, with `MAX_IDS` token ids of ten digits, commas and white space."""
+"""Size in bytes of the largest event that is read, with `MAX_IDS` token ids of ten digits and their separators."""
 MAX_UNSETTLED = 16
-"""Maximum number of consecutive events that are held, because neither a character nor a tag spans more events."""
+"""Maximum number of consecutive events to hold. Neither a character nor a tag spans more events."""
 
 
 def continuation_of(
     path: str, call: Call, body: Body, *, mode: ContinuationMode, places: Places | None = None
 ) -> "Continuation | None":
-    """Return the state for continuing the stream that *call* asks for, or None if no worker could continue the stream.
+    """Return the state for continuing the stream that *call* requests, or None if no worker could continue the stream.
 
     The caller's request to the endpoint *path* was parsed into *body*, and `call.body` is the request for the worker.
     The positions of its fields are passed as *places*. If the positions are not known, the whole body is searched,
@@ -66,7 +66,7 @@ def continuation_of(
 
 
 class Continuation:
-    """Keeps what another worker needs to continue a stream, and joins the answers of several workers into one stream.
+    """State that lets another worker continue a stream. It also joins the answers of several workers into one stream.
 
     A continuation costs a few microseconds for each event and 4 bytes for each token.
     """
@@ -148,7 +148,7 @@ class Continuation:
         return ChunkObserver(strip_usage=strip_usage, max_held=MAX_HELD)
 
     def passed(self, events: bytes) -> bytes:
-        """Return the part of *events* to send to the caller. The part ends before an error or an abort.
+        """Return the part of *events* to send to the caller. It ends before an error or an abort.
 
         The events come from the stream observer that `observer` returns.
 
@@ -167,17 +167,17 @@ class Continuation:
 
     @property
     def call(self) -> Call:
-        """Call to the first worker, which asks for token ids."""
+        """Call to the first worker, which requests token ids."""
         return self._resumption.call
 
     def next_call(self) -> Call | None:
-        """Return the call with which another worker can continue the stream, or None if no worker can. The method
-        changes no state and takes O(tokens) time.
+        """Return the call with which another worker can continue the stream, or None if no worker can. The state does
+        not change. O(tokens).
         """
         return self._resumption.next_call(self._next_way(), self._transcript)
 
     def resumed(self, *, hit_share: float | None = None) -> None:
-        """Record that the following events come from the worker that received `next_call`.
+        """Record that the following events come from the worker that received the call `next_call`.
 
         The failed worker was predicted to have the fraction *hit_share* of the prompt in its cache, or None without a
         prediction.
@@ -208,7 +208,7 @@ class Continuation:
         self._is_stopped = False
 
     def closing(self) -> bytes | None:
-        """Return the events that end the stream if only its end is missing, or None if more is missing.
+        """Return the events that end the stream if nothing but its end is missing. Otherwise, return None.
 
         Only the end is missing if the finish reason has arrived, or as many tokens as the limit allows.
         """
@@ -229,7 +229,7 @@ class Continuation:
         return b"".join([*pieces, b"data: [DONE]\n\n"])
 
     def usage(self, usage: Usage | None) -> Usage | None:
-        """Return the usage of the whole answer so far. The usage that the current worker reports is passed as *usage*.
+        """Return the usage of the whole answer so far. *usage* is the usage that the current worker reports.
 
         Return None if the usage is unknown, which is the case before the end of an answer without token ids.
         """
@@ -250,7 +250,7 @@ class Continuation:
 
     @property
     def is_spliced(self) -> bool:
-        """Whether the current worker continues another worker's answer, so that its usage covers only a part of the
+        """Whether the current worker continues another worker's answer. If so, its usage covers only a part of the
         answer.
         """
         return self._way is not Way.AS_ASKED
@@ -331,7 +331,7 @@ class Continuation:
         self._is_content_due = self._is_content_due or bool(content)
 
     def _when_settled(self, choice: ChunkChoice, event: bytes) -> bytes:
-        """Return the held events and *event*, or hold *event* if its tokens may have more text than the event shows."""
+        """Return the held events and *event*, or hold *event* if its tokens might have more text than it shows."""
         is_settled = choice.reasons or choice.finish_reason is not None or not choice.token_ids or self._is_lost
         if is_settled or _has_all_text(choice, is_chat=self._is_chat) or len(self._held) >= MAX_UNSETTLED:
             self._transcript.settle()
@@ -360,7 +360,7 @@ class Continuation:
         return event if self._asks_ids or not self._may_by_tokens else without_ids(event)
 
     def _whole_usage(self, fields: UsageFields | None) -> Usage | None:
-        """Return the usage of the whole answer to replace *fields*, or None if *fields* already covers the whole
+        """Return the usage of the whole answer in place of *fields*, or None if *fields* already covers the whole
         answer.
         """
         return None if fields is None or not self.is_spliced else self.usage(usage_from(fields))

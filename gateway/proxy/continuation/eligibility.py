@@ -42,7 +42,7 @@ PASSED_ON = frozenset(
         "user",
     }
 )
-"""Request fields that are sent unchanged to the worker that continues an answer. Only `min_tokens` is reduced."""
+"""Request fields sent unchanged to the worker that continues an answer, except that `min_tokens` is reduced."""
 
 _SPENT = frozenset(
     {
@@ -72,8 +72,8 @@ _SPENT = frozenset(
         "safety_identifier",
     }
 )
-"""Request fields that are not sent to the worker that continues an answer. These fields only shape the prompt, which is
-sent as token ids, or do not affect the tokens.
+"""Request fields that are not sent to the worker that continues an answer. They only shape the prompt, which is sent as
+token ids, or do not affect the tokens.
 """
 
 _TOOLS = frozenset({"tools", "tool_choice"})
@@ -105,9 +105,7 @@ _NEVER = frozenset(
         "audio",
     }
 )
-"""Request fields with which an answer cannot be continued by text, because they set a format or rules for the whole
-answer.
-"""
+"""Request fields with which text cannot continue an answer, because they set a format or rules for the whole answer."""
 
 
 def is_exact_by_tokens(fields: Fields) -> bool:
@@ -121,9 +119,7 @@ def is_exact_by_tokens(fields: Fields) -> bool:
 
 
 def is_possible_by_text(fields: Fields) -> bool:
-    """Return whether another worker can continue the answer from its text so far. A continuation by text is not
-    exact.
-    """
+    """Return whether another worker can continue the answer from its text so far. Such a continuation is not exact."""
     return not _may_call(fields) and all(
         _has_no_effect(name, value) for name, value in fields.items() if name in _NEVER
     )
@@ -153,7 +149,7 @@ def _is_neutral(name: str, text: bytes) -> bool:
 
 
 def _may_call(fields: Fields) -> bool:
-    """Return whether the answer may call a tool. In vLLM, tools without a `tool_choice` mean `auto`."""
+    """Return whether the answer can call a tool. In vLLM, tools without a `tool_choice` mean `auto`."""
     tools = fields.get("tools")
     if tools is None or _has_no_effect("tools", tools):
         return False
@@ -161,7 +157,7 @@ def _may_call(fields: Fields) -> bool:
 
 
 def _is_all_text(messages: Raw | None) -> bool:
-    """Return whether *messages* contain only text. The token ids of an image are only placeholders."""
+    """Return whether *messages* contain nothing but text. The token ids of an image are only placeholders."""
     if messages is None:
         return True
     try:

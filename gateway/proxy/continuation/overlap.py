@@ -3,11 +3,11 @@
 LONGEST = 256
 """Number of characters at the end of the earlier text that are compared with the continued text."""
 SHORTEST = 16
-"""Length in characters of the shortest repetition that is removed. A shorter match may be part of the answer."""
+"""Length in characters of the shortest repetition to remove. A shorter match might be part of the answer."""
 
 
 class Overlap:
-    """Removes the beginning of a continued text if it repeats the end of the text *before* it.
+    """Filter that removes the beginning of a continued text if it repeats the end of the text *before*.
 
     Text that may still be a repetition is held back, at most `LONGEST` characters. In most cases no text is held back.
     """
@@ -20,8 +20,8 @@ class Overlap:
         self._is_open = len(self._before) >= SHORTEST
 
     def fed(self, text: str, *, last: bool = False) -> str:
-        """Return the text that can be sent after *text* has arrived, without the repeated part. No more text follows if
-        *last* is true.
+        """Return the text that can be sent after *text* has arrived, without the repeated part. If *last* is true, no
+        more text follows.
         """
         if not self._is_open:
             return text
@@ -34,7 +34,7 @@ class Overlap:
         return came[drop:]
 
     def _may_repeat_more(self, came: str) -> bool:
-        """Return whether the received text *came* may be the beginning of a longer repetition."""
+        """Return whether the received text *came* could be the beginning of a longer repetition."""
         before = self._before
         place = before.find(came)
         while place >= 0:

@@ -1,4 +1,4 @@
-"""Count the cached prompt tokens of one answer that several workers may have generated.
+"""Count the cached prompt tokens of an answer to which several workers contribute.
 
 An uninterrupted answer reports the cache hit of the worker that computed the caller's prompt. A worker that continues
 the answer reports its hit on a longer prompt, which includes the answer so far.
@@ -6,7 +6,7 @@ the answer reports its hit on a longer prompt, which includes the answer so far.
 
 
 class PromptCache:
-    """Number of prompt tokens that the worker that began the answer had in its cache, if it is known."""
+    """Number of prompt tokens in the cache of the worker that began the answer, if known."""
 
     __slots__ = ("_predicted_share", "_reported")
 
@@ -19,13 +19,13 @@ class PromptCache:
         self._reported = self._predicted_share = None
 
     def reported(self, tokens: int) -> None:
-        """Record the number of cached *tokens* that the first worker reports. Most engines report the number only at
-        the end of the answer.
+        """Record the number *tokens* of cached tokens that the first worker reports. Most engines report it only at the
+        end of the answer.
         """
         self._reported = tokens
 
     def predicted(self, share: float) -> None:
-        """Record the fraction *share* of the prompt that the failed first worker was predicted to have in its cache.
+        """Record the fraction *share* of the prompt that the failed first worker was predicted to have cached.
 
         The value is a fraction, because the number of prompt tokens is only an estimate if the model's tokenizer is
         unknown.
@@ -34,7 +34,7 @@ class PromptCache:
 
     def tokens(self, prompt_tokens: int, reported: int | None) -> int | None:
         """Return the number of cached tokens in a prompt of *prompt_tokens* tokens, or None if the engines do not
-        report any.
+        report it.
 
         The count *reported* of the worker that continued the answer is used only if nothing is known about the first
         worker.

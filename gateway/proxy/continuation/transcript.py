@@ -4,7 +4,7 @@ from array import array
 from collections.abc import Sequence
 
 MAX_IDS = 2**18
-"""Maximum number of token ids that are kept, which is 1 MiB. Longer answers are not continued."""
+"""Maximum number of token ids to keep, which take 1 MiB. Longer answers are not continued."""
 
 
 class Transcript:
@@ -32,7 +32,7 @@ class Transcript:
         """Number of tokens in the caller's prompt, or None until a worker reports them."""
         self.ids = array("I")
         self.has_ids = True
-        """True if token ids have arrived for all text of the answer."""
+        """Whether token ids have arrived for all text of the answer."""
         self._settled = 0
         self._texts: list[str] | None = [] if keeps_text else None
         self._settled_texts = 0
@@ -41,7 +41,7 @@ class Transcript:
 
     @property
     def text(self) -> str:
-        """Settled text of the answer, or an empty string if no text is kept."""
+        """Text of the answer that no worker has to generate again, or an empty string if no text is kept."""
         return "".join((self._texts or ())[: self._settled_texts])
 
     @property
@@ -56,14 +56,12 @@ class Transcript:
 
     @property
     def settled(self) -> "array[int]":
-        """Token ids after which another worker continues. The token ids of the prompt must be known. The method takes
-        O(tokens) time.
-        """
+        """Token ids after which another worker continues. The prompt's token ids must be known. O(tokens)."""
         assert self.prompt is not None
         return self.prompt + self.ids[: self._settled]
 
     def begin(self, prompt: Sequence[int]) -> None:
-        """Record the token ids that a worker reports for the caller's *prompt*."""
+        """Record the token ids that a worker reports for the caller's prompt."""
         if len(prompt) > MAX_IDS:
             self._forget_ids()
             return
@@ -72,14 +70,12 @@ class Transcript:
             self.prompt_tokens = len(prompt)
 
     def follows(self, prompt: Sequence[int]) -> bool:
-        """Return whether *prompt* is the list of token ids after which another worker was asked to continue. The method
-        takes O(tokens) time.
-        """
+        """Return whether *prompt* equals the token ids after which another worker was asked to continue. O(tokens)."""
         return array("I", prompt) == self.settled
 
     def add(self, ids: Sequence[int] | None, text: str, *, says: bool) -> None:
-        """Add an event with *text* and the token ids *ids*, or None without ids. The event shows a part of the answer
-        if *says* is true.
+        """Add an event with the text *text* and the token ids *ids* (None without ids). If *says* is true, the event
+        shows a part of the answer.
         """
         if ids:
             self.ids.extend(ids)
@@ -93,18 +89,18 @@ class Transcript:
             self._texts.append(text)
 
     def settle(self) -> None:
-        """Mark all tokens as settled, because their whole text has been sent."""
+        """Mark all tokens as settled, because their complete text has been sent."""
         self._settled = len(self.ids)
         self._settled_texts = len(self._texts or ())
 
     def roll_back(self) -> None:
-        """Drop the tokens and text that are not settled, because another worker generates them again."""
+        """Drop the tokens and text that are not settled, because another worker will generate them again."""
         del self.ids[self._settled :]
         if self._texts is not None:
             del self._texts[self._settled_texts :]
 
     def restart(self) -> None:
-        """Drop all token ids, because the following tokens belong to a new prompt or to a repeated answer."""
+        """Drop all token ids, because the next tokens belong to a new prompt or to a repeated answer."""
         self.ids = array("I")
         self.prompt = None
         self._settled = self._counted = 0
