@@ -1,6 +1,6 @@
 """Durations of an engine's work, used by both timing models."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +24,16 @@ class Timing:
         for name in ("prefill_fixed_s", "prefill_slowdown", "tpot_s", "tpot_slope_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+
+    def at_speed(self, factor: float) -> "Timing":
+        """Return the timing of a GPU that prefills and decodes *factor* times as fast as this one."""
+        return replace(
+            self,
+            prefill_tokens_per_s=self.prefill_tokens_per_s * factor,
+            prefill_fixed_s=self.prefill_fixed_s / factor,
+            tpot_s=self.tpot_s / factor,
+            tpot_slope_s=self.tpot_slope_s / factor,
+        )
 
     def compute_s(self, uncached_tokens: int, decodes: int) -> float:
         """Return the seconds to compute *uncached_tokens* beside *decodes* running decodes, without the fixed cost."""

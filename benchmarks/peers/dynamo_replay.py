@@ -79,7 +79,7 @@ class Timed(Entrant):
 
     rates: Rates = WANTED
 
-    def engine(self, setting: Setting, pool: BlockPool) -> Engine:  # noqa: ARG002
+    def engine(self, setting: Setting, pool: BlockPool, worker: int = 0) -> Engine:  # noqa: ARG002
         return ChunkedEngine(pool, self.rates.timing, max_num_batched_tokens=BATCHED_TOKENS, max_num_seqs=SEQUENCES)
 
 

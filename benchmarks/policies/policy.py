@@ -45,6 +45,8 @@ class Usage:
     cached_tokens: int
     """Prompt tokens that came out of its cache."""
     completion_tokens: int
+    ends_session: bool = False
+    """The caller says that it was the last of its session, as ThunderAgent's callers do. Others do not look at it."""
 
 
 class Policy(Protocol):

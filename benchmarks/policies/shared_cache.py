@@ -3,6 +3,7 @@
 As an engine of its own: a replay runs it as its only worker, and `ToTheOne` sends it every request at once.
 """
 
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -35,18 +36,19 @@ class _Waiting:
 
 
 class SharedCache:
-    """An `Engine` of *servers* FIFO engines over one *pool*, behind one queue in the *order* given.
+    """An `Engine` of a FIFO engine for each of *timings* over one *pool*, behind one queue in the *order* given.
 
     A server takes the next request when it has nothing to prefill; of several that could, the one with the fewest
-    decodes. The next request waits until the pool has as many free blocks as it takes in all, and all others behind it:
-    so none ever waits inside a server.
+    decodes for its speed. The next request waits until the pool has as many free blocks as it takes in all, and all
+    others behind it: so none ever waits inside a server.
     """
 
-    def __init__(self, pool: BlockPool, servers: int, order: Order, timing: Timing | None = None) -> None:
+    def __init__(self, pool: BlockPool, timings: Sequence[Timing], order: Order) -> None:
         self._pool = pool
         self._order = order
-        self._timing = timing if timing is not None else Timing()
-        self._servers = VirtualFleet({str(number): FifoEngine(pool, self._timing) for number in range(servers)})
+        self._tokens_per_s = {str(number): timing.prefill_tokens_per_s for number, timing in enumerate(timings)}
+        self._mean_tokens_per_s = statistics.fmean(self._tokens_per_s.values())
+        self._servers = VirtualFleet({str(number): FifoEngine(pool, timing) for number, timing in enumerate(timings)})
         self._waiting: dict[str, _Waiting] = {}
         self._server_of: dict[str, str] = {}
         self._prefilling: dict[str, str] = {}  # request by server
@@ -113,7 +115,7 @@ class SharedCache:
                 return
             del self._waiting[request.id]
             free = [server for server in self._servers.workers if server not in self._prefilling]
-            server = min(free, key=lambda name: self._servers.load(name, now).running)
+            server = min(free, key=lambda name: (self._servers.load(name, now).running + 1) / self._tokens_per_s[name])
             self._server_of[request.id] = server
             self._prefilling[server] = request.id
             self._servers.submit(server, request, now)
@@ -126,7 +128,7 @@ class SharedCache:
     def _uncached_s(self, request: EngineRequest) -> float:
         size = self._pool.block_size
         hits = self._pool.match(request.block_hashes, (request.prompt_tokens - 1) // size)
-        return (request.prompt_tokens - len(hits) * size) / self._timing.prefill_tokens_per_s
+        return (request.prompt_tokens - len(hits) * size) / self._mean_tokens_per_s
 
 
 class ToTheOne:

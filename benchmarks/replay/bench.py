@@ -117,4 +117,10 @@ def _described(setting: Setting) -> str:
 
 def _engines(setting: Setting) -> str:
     block_tokens = trace_of(setting.trace).block_tokens
-    return f"{setting.workers} workers of {setting.blocks:,} blocks of {block_tokens:,} tokens"
+    engines = f"{setting.workers} workers of {setting.blocks:,} blocks of {block_tokens:,} tokens"
+    return f"{engines}{speeds_said(setting.worker_speeds)}"
+
+
+def speeds_said(speeds: Sequence[float]) -> str:
+    """Return the end of a description of workers; empty if all are equally fast."""
+    return f", {' : '.join(f'{speed:g}' for speed in speeds)} times as fast" if speeds else ""

@@ -25,7 +25,7 @@ from simulator.engine import EngineError
 
 PACKAGES = ("numpy", "msgspec")
 CHANGES = (
-    *("workers", "blocks", "speed", "poisson_per_s", "users", "skip", "limit", "timing"),
+    *("workers", "blocks", "worker_speeds", "speed", "poisson_per_s", "users", "skip", "limit", "timing"),
     *("rate_error", "event_lag_s", "event_loss"),
 )
 """Parts of a setting that options can change."""
@@ -89,6 +89,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     )
     parser.add_argument("--workers", type=int)
     parser.add_argument("--blocks", type=int, help="KV cache of a worker, in blocks of the trace")
+    add_speeds(parser)
     parser.add_argument("--speed", type=float, help="how many times as fast as recorded")
     parser.add_argument("--poisson-per-s", type=float, help="requests per second at random, instead of recorded times")
     parser.add_argument("--users", type=int, help="of a closed loop")
@@ -113,6 +114,21 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--processes", type=int, default=1, help="replays at a time")
     parser.add_argument("--json", action="store_true", help="one replay, its summary as JSON, and no report")
     return parser.parse_args(arguments)
+
+
+def add_speeds(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--speeds",
+        dest="worker_speeds",
+        type=numbers,
+        metavar="SPEED,...",
+        help="factors of the speed of each worker's engine, in turn over the workers; default: all are equally fast",
+    )
+
+
+def numbers(text: str) -> tuple[float, ...]:
+    """Return the numbers of an option, with commas between. Raises ``ValueError`` where one is not a number."""
+    return tuple(float(number) for number in text.split(","))
 
 
 def strategy_names(text: str) -> list[str]:

@@ -23,7 +23,7 @@ GATEWAY_TOKENS_PER_S = 2000.0
 class Entrant:
     policy: Callable[[Setup], Policy]
     tokens_per_s: float | None = None
-    """Rate of prefill that it assumes at first, where the setting names none; None: the true one."""
+    """Rate of prefill that it assumes at first, where the setting names none; None: the true mean of all workers."""
     order: Order | None = None
     """Order of the one queue before one cache of all workers; None: each worker has its own."""
 
@@ -34,17 +34,22 @@ class Entrant:
         """Return the size of each worker's cache."""
         return setting.workers * setting.blocks if self.order is not None else setting.blocks
 
-    def engine(self, setting: Setting, pool: BlockPool) -> Engine:
-        timing = Timing(prefill_tokens_per_s=setting.prefill_tokens_per_s)
+    def engine(self, setting: Setting, pool: BlockPool, worker: int = 0) -> Engine:
+        """Return the engine of *worker*; a bound's only one computes as all of them do."""
         if self.order is not None:
-            return SharedCache(pool, setting.workers, self.order, timing)
+            return SharedCache(pool, [_timing(setting, server) for server in range(setting.workers)], self.order)
+        timing = _timing(setting, worker)
         return FifoEngine(pool, timing) if setting.timing == "fifo" else ChunkedEngine(pool, timing)
 
     def believed_tokens_per_s(self, setting: Setting) -> float:
-        real = setting.prefill_tokens_per_s
+        real = setting.mean_tokens_per_s
         if setting.rate_error is not None:
             return real * setting.rate_error
         return real if self.tokens_per_s is None else self.tokens_per_s
+
+
+def _timing(setting: Setting, worker: int) -> Timing:
+    return Timing(prefill_tokens_per_s=setting.prefill_tokens_per_s).at_speed(setting.worker_speed(worker))
 
 
 def _ours(strategy: str) -> Entrant:

@@ -20,6 +20,7 @@ SPEED_STEP = 0.02
 SPEED_GROWTH = 1.25  # Not more: far beyond what can be borne, a replay holds thousands of requests and takes long.
 HIGHEST_SPEED = 64.0  # Beyond it a trace is one burst, and too short for a search.
 
+Task = TypeVar("Task")
 Figure = TypeVar("Figure")
 
 
@@ -77,7 +78,12 @@ def figures_of(figure: Callable[[Job], Figure], jobs: Sequence[Job], *, processe
     """The *figure* of each of *jobs*, in their order; raises what the first of them raises."""
     titles = {job.setting.title: None for job in jobs}
     what = next(iter(titles)) if len(titles) == 1 else f"{len(titles)} settings"
+    return each_of(figure, jobs, what, processes=processes)
+
+
+def each_of(figure: Callable[[Task], Figure], tasks: Sequence[Task], what: str, *, processes: int) -> list[Figure]:
+    """The *figure* of each of *tasks*, in their order, with the progress of *what*; raises what the first raises."""
     if processes == 1:
-        return list(progress(map(figure, jobs), what, len(jobs)))
+        return list(progress(map(figure, tasks), what, len(tasks)))
     with ProcessPoolExecutor(processes) as pool:
-        return list(progress(pool.map(figure, jobs), what, len(jobs)))
+        return list(progress(pool.map(figure, tasks), what, len(tasks)))

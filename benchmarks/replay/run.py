@@ -62,7 +62,9 @@ class Run:
         self._workload = workload_of(trace, setting, seed) if workload is None else workload
         self._line = EventLine(workers, random.Random(seed), lag_s=setting.event_lag_s, loss=setting.event_loss)
         pools = [BlockPool(blocks, trace.block_tokens, sink=self._sink(worker)) for worker in range(workers)]
-        self._engines = VirtualFleet({str(worker): entrant.engine(setting, pool) for worker, pool in enumerate(pools)})
+        self._engines = VirtualFleet(
+            {str(worker): entrant.engine(setting, pool, worker) for worker, pool in enumerate(pools)}
+        )
         believed = entrant.believed_tokens_per_s(setting)
         self._policy = entrant.policy(Setup(workers, blocks, trace.block_tokens, believed, random.Random(seed)))
         self._now = 0.0
@@ -143,7 +145,10 @@ class Run:
 
     def _finish(self, asked: _Asked, now: float) -> None:
         recorded = asked.recorded
-        self._policy.finished(asked.ask, Usage(asked.cached_tokens, recorded.output_tokens), now)
+        following = self._workload.answered(recorded, now)
+        goes_on = following is not None and following[1].session == recorded.session
+        usage = Usage(asked.cached_tokens, recorded.output_tokens, recorded.session is not None and not goes_on)
+        self._policy.finished(asked.ask, usage, now)
         self._answers.append(
             Answer(
                 asked.arrival,
@@ -158,6 +163,5 @@ class Run:
                 recorded.output_tokens,
             )
         )
-        following = self._workload.answered(recorded, now)
         if following is not None:
             self._expect(*following)

@@ -1,5 +1,6 @@
 """The replayed trace, its speed, and its engines."""
 
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,6 +33,8 @@ class Setting:
     timing: TimingModel = "fifo"
     prefill_tokens_per_s: float = Timing().prefill_tokens_per_s
     """Rate of prefill of an engine."""
+    worker_speeds: Sequence[float] = ()
+    """Factors of the speed of each worker's engine, in turn over the workers; empty: all workers are equally fast."""
     rate_error: float | None = None
     """Factor between the rate of prefill that the router assumes at first and the real one; None: its default.
 
@@ -56,11 +59,23 @@ class Setting:
             value = getattr(self, name)
             if value is not None and not value > 0:
                 raise ValueError(f"{name} must be above 0, not {value}")
+        for speed in self.worker_speeds:
+            if not speed > 0:
+                raise ValueError(f"worker_speeds must be above 0, not {speed}")
         for name in ("skip", "event_lag_s"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, not {getattr(self, name)}")
         if not 0 <= self.event_loss < 1:
             raise ValueError(f"event_loss must be at least 0 and below 1, not {self.event_loss}")
+
+    def worker_speed(self, worker: int) -> float:
+        """Return the factor of the speed of *worker*'s engine."""
+        return self.worker_speeds[worker % len(self.worker_speeds)] if self.worker_speeds else 1.0
+
+    @property
+    def mean_tokens_per_s(self) -> float:
+        """Mean rate of prefill of all workers."""
+        return self.prefill_tokens_per_s * statistics.fmean(map(self.worker_speed, range(self.workers)))
 
 
 CONVERSATION = TRACES / "mooncake_conversation_6000.jsonl"

@@ -5,11 +5,14 @@ and answers take room in the caches as well. Only the clock is another, and noth
 time. So a load takes seconds, and a change of a policy is seen from idle workers to full ones. Policies of others are
 those of `benchmarks.policies`, written from descriptions; over HTTP run the routers themselves.
 
+With other than four workers there are sessions and load in proportion, so that each worker has as much to do.
+
 Exit status: 0 it was measured, 2 it could not be.
 """
 
 import argparse
 import dataclasses
+import functools
 import itertools
 import statistics
 import sys
@@ -21,10 +24,11 @@ from pathlib import Path
 from benchmarks.peers.routing.outcome import percentile
 from benchmarks.peers.routing.slices import SLICES, Session, Slice, Slicing
 from benchmarks.peers.routing.workers import BLOCK_TOKENS
-from benchmarks.progress import progress
 from benchmarks.replay.bench import COLUMNS as REPLAYED
-from benchmarks.replay.command import strategy_names
+from benchmarks.replay.bench import speeds_said
+from benchmarks.replay.command import add_speeds, numbers, strategy_names
 from benchmarks.replay.entrant import ENTRANTS, GATEWAY_TOKENS_PER_S
+from benchmarks.replay.job import each_of
 from benchmarks.replay.run import Answer, Run
 from benchmarks.replay.setting import Setting
 from benchmarks.replay.trace import Recorded, Trace
@@ -36,7 +40,9 @@ from simulator.tokens import TokenSequence, block_hashes
 
 WORKERS = 4
 LOADS: Mapping[str, Sequence[float]] = {"tau": (4, 8, 12), "conversation": (0.3, 0.4), "agentic": (1.5, 2.2, 2.5)}
-"""Times as fast as the slice's own times; those of the record."""
+"""Times as fast as the slice's own times; those of the record, with four workers."""
+ALL_AT_ONCE = ("agentic",)
+"""Slices whose sessions all go on at the same time: twice as many are twice the load, at the same speed."""
 PLAYED = ("kv_aware", "prefix_aware", "session_hash", "llm_d", "lmetric", "min_ttft", "policy_a", "bound_first_come")
 PACKAGES = ("numpy", "msgspec")
 ANSWERS_FROM = 2**31
@@ -128,79 +134,138 @@ class Figures:
 COLUMNS = {**REPLAYED, "busiest": "busiest worker"}
 
 
-def setting_of(cut: Slice, strategy: str) -> Setting:
-    """The engines of *cut*, and what *strategy* believes of them: ours what a gateway does, in shrunk tokens too."""
-    return Setting(
+@dataclass(frozen=True, slots=True)
+class Play:
+    """One run: *strategy* before the sessions of a slice."""
+
+    slice: str
+    """Name in `SLICES`."""
+    slicing: Slicing
+    strategy: str
+    load: float
+    workers: int = WORKERS
+    worker_speeds: Sequence[float] = ()
+    """Factors of the speed of each worker's engine, as in `Setting`."""
+
+
+def setting_of(cut: Slice, strategy: str, *, workers: int = WORKERS, worker_speeds: Sequence[float] = ()) -> Setting:
+    """The engines of *cut*, and what *strategy* believes of them: ours what a gateway does, in shrunk tokens too.
+
+    Raises:
+        ValueError: there can be no such workers.
+    """
+    setting = Setting(
         cut.title,
         Path(),
-        WORKERS,
+        workers,
         cut.rates.blocks // cut.shrink,
         prefill_tokens_per_s=cut.rates.prefill_tokens_per_s / cut.shrink,
-        rate_error=GATEWAY_TOKENS_PER_S / cut.rates.prefill_tokens_per_s if strategy in NAMES else None,
+        worker_speeds=worker_speeds,
     )
+    if strategy not in NAMES:
+        return setting
+    believed = GATEWAY_TOKENS_PER_S / cut.shrink
+    return dataclasses.replace(setting, rate_error=believed / setting.mean_tokens_per_s)
 
 
-def played(cut: Slice, sessions: Sequence[Asked], strategy: str, *, load: float, seed: int) -> Figures:
-    """One run.
+@functools.cache
+def sessions_of(name: str, slicing: Slicing) -> Sequence[Asked]:
+    """The requests of a slice, read once in each process."""
+    return asked(SLICES[name].sessions(slicing))
+
+
+def played(cut: Slice, sessions: Sequence[Asked], play: Play) -> Figures:
+    """One run of *play* with *sessions*.
 
     Raises:
         EngineError: a prompt does not fit into a cache.
     """
-    coming = [session.at(load) for session in sessions]
+    coming = [session.at(play.load) for session in sessions]
     trace = Trace(BLOCK_TOKENS, True, [request for session in coming for request in session.requests])
-    setting, entrant = setting_of(cut, strategy), ENTRANTS[strategy]
-    answers = Run(trace, setting, entrant, seed=seed, workload=OpenSessions(coming)).answers()
+    setting = setting_of(cut, play.strategy, workers=play.workers, worker_speeds=play.worker_speeds)
+    entrant = ENTRANTS[play.strategy]
+    answers = Run(trace, setting, entrant, seed=play.slicing.seed, workload=OpenSessions(coming)).answers()
     return Figures.of(answers, entrant.workers(setting))
+
+
+def figures_of(play: Play) -> Figures:
+    """The figures of one run; raises as `played`."""
+    return played(SLICES[play.slice], sessions_of(play.slice, play.slicing), play)
+
+
+def loads_of(name: str, workers: int) -> Sequence[float]:
+    """The loads for the record, as much for each of *workers* as for each of four."""
+    return [load if name in ALL_AT_ONCE else load * workers / WORKERS for load in LOADS[name]]
 
 
 def run(options: argparse.Namespace) -> Report:
     """Raises ``EngineError`` or ``ValueError``."""
-    if options.seeds < 1:
-        raise ValueError("--seeds must be at least 1")
+    if options.seeds < 1 or options.processes < 1 or options.workers < 1:
+        raise ValueError("--seeds, --processes and --workers must be at least 1")
     cut = SLICES[options.slice]
+    size = options.size or max(1, cut.size * options.workers // WORKERS)
     seeds = range(options.seed, options.seed + options.seeds)
-    sessions = {
-        seed: asked(cut.sessions(Slicing(options.size or cut.size, cut.most_turns, cut.shrink, seed))) for seed in seeds
-    }
+    slicings = [Slicing(size, cut.most_turns, cut.shrink, seed) for seed in seeds]
+    loads = options.loads or loads_of(options.slice, options.workers)
     circumstances = Circumstances.observe(seed=options.seed, packages=PACKAGES)
-    report = Report(f"replay_slice_{options.slice}", f"In virtual time: {cut.title}", circumstances)
-    jobs = list(itertools.product(options.loads or LOADS[options.slice], options.strategies, seeds))
-    runs = [
-        played(cut, sessions[seed], strategy, load=load, seed=seed)
-        for load, strategy, seed in progress(jobs, cut.title, len(jobs))
+    report = Report(_name(options), _title(cut, options), circumstances)
+    plays = [
+        Play(options.slice, slicing, strategy, load, options.workers, options.worker_speeds)
+        for load, strategy, slicing in itertools.product(loads, options.strategies, slicings)
     ]
+    # Processes that start from this one have them already.
+    requests = [sum(len(session.requests) for session in sessions_of(options.slice, slicing)) for slicing in slicings]
     found: dict[float, dict[str, list[Figures]]] = {}
-    for (load, strategy, _), figures in zip(jobs, runs, strict=True):
-        found.setdefault(load, {}).setdefault(strategy, []).append(figures)
-    for load, by_strategy in found.items():
-        rows: list[tuple[Cell | Spread, ...]] = [
-            (strategy, *(Spread.of(getattr(each, name) for each in figures) for name in COLUMNS))
-            for strategy, figures in by_strategy.items()
-        ]
-        report.tables.append(Table(f"Load {load:g}", ("strategy", *COLUMNS.values()), rows))
+    for play, figures in zip(plays, each_of(figures_of, plays, cut.title, processes=options.processes), strict=True):
+        found.setdefault(play.load, {}).setdefault(play.strategy, []).append(figures)
+    report.tables += [_table(f"Load {load:g}", by_strategy) for load, by_strategy in found.items()]
     report.figures = {str(load): by_strategy for load, by_strategy in found.items()}
     report.notes.append(
         f"Median (lowest – highest) over seeds {seeds[0]} to {seeds[-1]}, by which also the slice is cut. "
-        f"{sum(len(session.requests) for session in sessions[seeds[0]]):,} requests with the first of them. "
-        "Time is virtual: no machine matters."
+        f"{requests[0]:,} requests with the first of them. Time is virtual: no machine matters."
     )
     return report
+
+
+def _table(title: str, by_strategy: Mapping[str, Sequence[Figures]]) -> Table:
+    rows: list[tuple[Cell | Spread, ...]] = [
+        (strategy, *(Spread.of(getattr(each, name) for each in figures) for name in COLUMNS))
+        for strategy, figures in by_strategy.items()
+    ]
+    return Table(title, ("strategy", *COLUMNS.values()), rows)
+
+
+def _name(options: argparse.Namespace) -> str:
+    """The report's: each fleet has a file of its own."""
+    workers = "" if options.workers == WORKERS else f"_{options.workers}_workers"
+    return f"replay_slice_{options.slice}{workers}{'_unequal' if options.worker_speeds else ''}"
+
+
+def _title(cut: Slice, options: argparse.Namespace) -> str:
+    workers = "" if options.workers == WORKERS else f", {options.workers} workers"
+    return f"In virtual time: {cut.title}{workers}{speeds_said(options.worker_speeds)}"
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argument_parser("replay.slices", __doc__)
     parser.add_argument("--slice", choices=tuple(SLICES), required=True)
-    parser.add_argument("--loads", type=_loads, help="times as fast as the slice's own times, with commas between")
+    parser.add_argument(
+        "--loads",
+        type=numbers,
+        help="times as fast as the slice's own times, with commas between; default: those of the record, by workers",
+    )
     parser.add_argument(
         "--strategies", type=strategy_names, default=list(PLAYED), help=f"with commas between: {', '.join(ENTRANTS)}"
     )
-    parser.add_argument("--size", type=int, help="conversations, requests or sessions of the trace")
+    parser.add_argument(
+        "--size", type=int, help="conversations, requests or sessions of the trace; default: in proportion to workers"
+    )
+    parser.add_argument("--workers", type=int, default=WORKERS, help=f"default: {WORKERS}")
+    add_speeds(parser)
+    parser.set_defaults(worker_speeds=())
     parser.add_argument("--seeds", type=int, default=8, help="how many, from --seed on")
+    parser.add_argument("--processes", type=int, default=1, help="runs at a time")
     return parser.parse_args(arguments)
-
-
-def _loads(text: str) -> list[float]:
-    return [float(load) for load in text.split(",")]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -15,6 +15,16 @@ def test_decodes_slow_each_other() -> None:
     assert 0.016 == pytest.approx(Timing().decode_s(10))
 
 
+def test_a_faster_gpu_takes_less_time_for_everything() -> None:
+    """Twice as fast, each time is half as long; running decodes slow it down by the same share."""
+    timing = Timing().at_speed(2.0)
+
+    assert 0.6 == pytest.approx(timing.compute_s(10_000, 50))
+    assert 0.008 == pytest.approx(timing.decode_s(10))
+    assert 0.005 == timing.prefill_fixed_s
+    assert Timing() == Timing().at_speed(1.0)
+
+
 @pytest.mark.parametrize("field", ["prefill_fixed_s", "prefill_slowdown", "tpot_s", "tpot_slope_s"])
 def test_time_does_not_run_backwards(field: str) -> None:
     """A negative cost is refused by name."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from benchmarks.live import TRACE as TAU
+from benchmarks.live import Turn as Recording
 from benchmarks.live import conversations
 from benchmarks.replay.setting import AGENTIC, CONVERSATION
 from benchmarks.replay.trace import Recorded, read_trace
@@ -154,9 +155,14 @@ class Slicing:
 
 
 def tau(slicing: Slicing) -> list[Session]:
-    """Conversations with a long system prompt and tools, their text as recorded, at times that are made up."""
+    """Conversations with a long system prompt and tools, their text as recorded, at times that are made up.
+
+    Where more are wanted than were recorded, they are held again by other users: what users say differs from the first
+    word on, and only the system prompt is the same.
+    """
     rng = random.Random(slicing.seed)
-    talks = conversations(TAU, slicing.size)
+    recorded = conversations(TAU, slicing.size)
+    talks = [_held_again(recorded[number % len(recorded)], number // len(recorded)) for number in range(slicing.size)]
     rng.shuffle(talks)
     begins = itertools.accumulate(rng.expovariate(1 / TALKS_EVERY_S) for _ in talks)
     return [
@@ -169,6 +175,17 @@ def tau(slicing: Slicing) -> list[Session]:
         )
         for begun, talk in zip(begins, talks, strict=True)
     ]
+
+
+def _held_again(talk: Sequence[Recording], time: int) -> Sequence[Recording]:
+    """Return *talk* as it is held the *time*-th time after the recording; 0: as recorded."""
+    return [Recording(_by_another(turn.messages, time), turn.output_tokens) for turn in talk] if time else talk
+
+
+def _by_another(messages: Sequence[Message], user: int) -> list[Message]:
+    first = next(place for place, message in enumerate(messages) if message["role"] == "user")
+    said = {**messages[first], "content": f"User {user}: {messages[first]['content']}"}
+    return [*messages[:first], said, *messages[first + 1 :]]
 
 
 def _pause_s(messages: Sequence[Message], rng: random.Random) -> float:

@@ -4,6 +4,7 @@ from benchmarks.policies.shared_cache import Order, SharedCache, ToTheOne, first
 from simulator.blocks import BlockPool
 from simulator.engine import DuplicateRequest, EngineEvent, FirstToken, RequestTooLarge
 from simulator.request import EngineRequest
+from simulator.timing import Timing
 from tests.benchmarks.policies.examples import an_ask
 
 LONG = 100_001
@@ -11,7 +12,7 @@ LONG = 100_001
 
 
 def an_engine(capacity: int = 100_000, *, servers: int = 2, order: Order = first_come) -> SharedCache:
-    return SharedCache(BlockPool(capacity, 100), servers, order)
+    return SharedCache(BlockPool(capacity, 100), [Timing()] * servers, order)
 
 
 def a_request(name: str, tokens: int, output_tokens: int = LONG, *, first_block: int = 0) -> EngineRequest:
@@ -30,6 +31,17 @@ def test_as_many_prompts_are_computed_at_once_as_there_are_servers() -> None:
     seen = first_tokens(engine.advance(10.0))
 
     assert pytest.approx({"a": 0.51, "b": 0.61, "c": 0.51 + 0.01 + 0.7 * 1.004}) == seen
+
+
+def test_the_fastest_free_server_takes_the_next_prompt() -> None:
+    """One server is twice as fast; with one decode each, it is still the sooner free for the third prompt."""
+    timings = [Timing(), Timing().at_speed(2.0)]
+    engine = SharedCache(BlockPool(100_000, 100), timings, first_come)
+    for number, name in enumerate("ab"):
+        engine.submit(a_request(name, 5000, first_block=1000 * number), 0.0)
+    engine.submit(a_request("c", 5000, first_block=2000), 1.0)
+
+    assert pytest.approx({"a": 0.255, "b": 0.51, "c": 1.0 + 0.005 + 0.25 * 1.004}) == first_tokens(engine.advance(10.0))
 
 
 def test_what_one_server_has_computed_all_have() -> None:

@@ -28,6 +28,12 @@ def test_events_can_be_made_worse() -> None:
     assert (1.0, 0.05, 2.0) == (setting.event_lag_s, setting.event_loss, setting.rate_error)
 
 
+def test_workers_can_be_unequal() -> None:
+    setting = setting_of(parse_arguments(["--trace", "ragpulse_3553_blk64", "--speeds", "1,.25", "--speed", "2"]))
+
+    assert ((1.0, 0.25), 2.0) == (setting.worker_speeds, setting.speed)
+
+
 def test_our_strategies_are_compared_unless_others_are_named() -> None:
     """Policies of others only where they are asked for, under either name of the option."""
     assert list(NAMES) == parse_arguments([]).strategies

@@ -39,6 +39,14 @@ def test_a_bound_is_one_worker_with_all_blocks(bound: str) -> None:
     assert type(entrant.engine(SETTING, POOL)) is SharedCache
 
 
+def test_others_know_the_mean_speed_of_unequal_workers() -> None:
+    """Workers of 10,000 and 40,000 tokens per second; a gateway assumes 2,000, whatever they are."""
+    unequal = Setting("", Path(), 2, 100, worker_speeds=(1.0, 4.0))
+
+    assert 25_000.0 == ENTRANTS["llm_d"].believed_tokens_per_s(unequal)
+    assert 2000.0 == ENTRANTS["kv_aware"].believed_tokens_per_s(unequal)
+
+
 def test_ours_begin_with_what_a_gateway_believes() -> None:
     """Others know the truth, 10,000 tokens per second, unless the setting is wrong for all."""
     wrong = Setting("", Path(), 4, 100, rate_error=0.5)

@@ -2,7 +2,9 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.replay.entrant import ENTRANTS
+from benchmarks.policies.policy import Ask, Usage
+from benchmarks.policies.shared_cache import ToTheOne
+from benchmarks.replay.entrant import ENTRANTS, Entrant
 from benchmarks.replay.run import Run
 from benchmarks.replay.setting import Setting
 from benchmarks.replay.trace import Recorded, Trace, read_trace
@@ -18,6 +20,16 @@ def test_times_and_hits_are_the_engine_s(tmp_path: Path) -> None:
     assert [0, 1, 2] == [answer.arrival for answer in found]
     assert [0, 512, 1024] == [answer.cached_tokens for answer in found]
     assert pytest.approx([0.12, 0.0688, 0.0176]) == [answer.ttft_s for answer in found]
+
+
+def test_a_faster_worker_takes_less_time(tmp_path: Path) -> None:
+    """1,100 tokens in 0.12 s at the first worker, in half of it at the second; 20 further tokens likewise."""
+    path = written(tmp_path, *(asked(10_000 * number, 1100, [3 * number], output=21) for number in range(2)))
+    found = answers(Setting("", path, 2, 100, worker_speeds=(1.0, 2.0)), "round_robin")
+
+    assert [0, 1] == [answer.worker for answer in found]
+    assert pytest.approx([0.12, 0.06]) == [answer.ttft_s for answer in found]
+    assert pytest.approx([0.24, 0.12]) == [answer.ended_at - answer.arrived_at - answer.ttft_s for answer in found]
 
 
 @pytest.mark.parametrize(("strategy", "waited_s"), [("prefix_aware", 0.0), ("kv_aware", 1.01)])
@@ -80,6 +92,29 @@ def test_a_closed_loop_asks_every_request_of_every_session(tmp_path: Path) -> No
     assert 6 == len(found)
     assert 3 == sum(answer.begins_session for answer in found)
     assert 3 * 2048 == sum(answer.cached_tokens for answer in found)
+
+
+class Ends(ToTheOne):
+    """Notes which answers end a session."""
+
+    def __init__(self, ends: list[bool]) -> None:
+        super().__init__()
+        self._ends = ends
+
+    def finished(self, ask: Ask, usage: Usage, now: float) -> None:
+        self._ends.append(usage.ends_session)
+
+
+def test_the_last_answer_of_a_session_says_so(tmp_path: Path) -> None:
+    """Of two sessions, one after the other; requests without a session end none."""
+    in_sessions, alone = list[bool](), list[bool]()
+    path = written(tmp_path, *(session(number) for number in range(2)))
+    Run(read_trace(path), Setting("", path, 1, 100), Entrant(lambda _: Ends(in_sessions)), seed=1).answers()
+    path = three(tmp_path)
+    Run(read_trace(path), Setting("", path, 1, 100), Entrant(lambda _: Ends(alone)), seed=1).answers()
+
+    assert [False, True, False, True] == in_sessions
+    assert [False, False, False] == alone
 
 
 def test_a_prompt_that_no_cache_can_hold_ends_the_replay(tmp_path: Path) -> None:

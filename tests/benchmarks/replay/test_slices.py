@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.peers.routing.slices import SLICES, Said, Session, Slice, Slicing, Turn, WorkerRates
+from benchmarks.replay.entrant import ENTRANTS
 from benchmarks.replay.run import Answer
 from benchmarks.replay.slices import (
     ANSWERS_FROM,
@@ -12,7 +13,9 @@ from benchmarks.replay.slices import (
     Asked,
     Figures,
     OpenSessions,
+    Play,
     asked,
+    loads_of,
     parse_arguments,
     played,
     run,
@@ -109,10 +112,29 @@ def test_engines_and_beliefs_are_those_of_the_slice() -> None:
 @pytest.mark.parametrize("strategy", ["kv_aware", "lmetric", "bound_first_come"])
 def test_prompts_are_computed_as_fast_as_the_slice_says(strategy: str) -> None:
     """100 tokens per second: the first prompt takes two seconds, and nothing of it is there before."""
-    figures = played(SMALL, asked(two_sessions(Slicing(2, None, 4, 1))), strategy, load=1.0, seed=1)
+    slicing = Slicing(2, None, 4, 1)
+    figures = played(SMALL, asked(two_sessions(slicing)), Play("small", slicing, strategy, 1.0))
 
     assert figures.ttft_p99_s > 1.9
     assert 0.2 < figures.hit < 0.9
+
+
+def test_unequal_workers_have_the_speeds_that_are_given() -> None:
+    """One of 100 tokens per second, one of 25: others know the mean, ours believe what a gateway does."""
+    ours, other = (
+        setting_of(SMALL, strategy, workers=2, worker_speeds=(1.0, 0.25)) for strategy in ("kv_aware", "lmetric")
+    )
+
+    assert [1.0, 0.25] == [other.worker_speed(worker) for worker in range(2)]
+    assert (2, 62.5, None) == (other.workers, other.mean_tokens_per_s, other.rate_error)
+    assert (8.0, 500.0) == (ours.rate_error, ENTRANTS["kv_aware"].believed_tokens_per_s(ours))
+
+
+def test_each_of_more_workers_has_as_much_to_do() -> None:
+    """Four times the sessions come four times as fast; where all sessions go on at once, their number does it."""
+    assert [16, 32, 48] == loads_of("tau", 16)
+    assert [4, 8, 12] == loads_of("tau", 4)
+    assert [1.5, 2.2, 2.5] == loads_of("agentic", 16)
 
 
 def test_every_slice_has_loads_for_the_record() -> None:
@@ -130,7 +152,33 @@ def test_a_report_has_a_table_for_each_load(tmp_path: Path) -> None:
     assert 0.5 < report.figures["1.0"]["kv_aware"][0].hit < 1.0
 
 
+@pytest.mark.parametrize(
+    ("fleet", "name", "title"),
+    [
+        ([], "replay_slice_tau", "In virtual time: tau-bench, airline conversations"),
+        (
+            ["--workers", "2", "--speeds", "1,.5"],
+            "replay_slice_tau_2_workers_unequal",
+            "In virtual time: tau-bench, airline conversations, 2 workers, 1 : 0.5 times as fast",
+        ),
+    ],
+)
+def test_each_fleet_has_a_report_of_its_own(fleet: list[str], name: str, title: str) -> None:
+    arguments = ["--slice", "tau", "--size", "1", "--seeds", "1", "--loads", "1", "--strategies", "lmetric"]
+    report = run(parse_arguments([*arguments, *fleet]))
+
+    assert (name, title) == (report.name, report.title)
+
+
+@pytest.mark.e2e
+def test_processes_do_not_change_the_figures() -> None:
+    arguments = ["--slice", "tau", "--size", "2", "--seeds", "2", "--loads", "1", "--strategies", "kv_aware,lmetric"]
+    alone, together = (run(parse_arguments([*arguments, "--processes", number])) for number in "12")
+
+    assert alone.figures == together.figures
+
+
 def test_no_seeds_are_an_error() -> None:
     """Nothing would be measured."""
-    with pytest.raises(ValueError, match="--seeds must be at least 1"):
+    with pytest.raises(ValueError, match="must be at least 1"):
         run(argparse.Namespace(seeds=0))

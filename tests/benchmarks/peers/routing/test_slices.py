@@ -107,6 +107,17 @@ def test_an_agent_goes_on_from_what_was_said_and_waits_as_recorded() -> None:
     assert first.messages()[:4] == second.messages()[:4]
 
 
+def test_more_conversations_of_tau_than_recorded_share_only_the_system_prompt() -> None:
+    """The 101st is the first one again, held by another user."""
+    sessions = tau(Slicing(101, None, 1, 1))
+    first_words = [list(session.turns[0].prompt.messages())[1]["content"] for session in sessions]
+    again = [words for words in first_words if words.startswith("User 1: ")]
+
+    assert 101 == len(sessions)
+    assert 1 == len(again)
+    assert again[0].removeprefix("User 1: ") in first_words
+
+
 def test_conversations_of_tau_keep_their_text_and_get_times_from_the_seed() -> None:
     once, again, other = (tau(Slicing(5, None, 1, seed)) for seed in (1, 1, 2))
 
