@@ -10,6 +10,7 @@ from benchmarks.policies.at_random import AtRandom
 from benchmarks.policies.bounded_ring import BoundedRing
 from benchmarks.policies.cache_aware import CacheAware
 from benchmarks.policies.dynamo import BlockCost
+from benchmarks.policies.dynamo_linear import AGENTIC, BEST, LinearCost, Weights
 from benchmarks.policies.events import Events, EventsAndInFlight
 from benchmarks.policies.externality import Externality
 from benchmarks.policies.index import Index
@@ -17,6 +18,7 @@ from benchmarks.policies.late_binding import LateBinding
 from benchmarks.policies.least_prefill_tokens import LeastPrefillTokens
 from benchmarks.policies.least_requests import LeastRequests
 from benchmarks.policies.llm_d import WeightedScores
+from benchmarks.policies.llm_d_sticky import StickyUntilSaturated
 from benchmarks.policies.lmetric import LMetric
 from benchmarks.policies.min_ttft import MinTtft
 from benchmarks.policies.nothing import Nothing
@@ -26,6 +28,8 @@ from benchmarks.policies.round_robin import RoundRobin
 from benchmarks.policies.sent_prompts import SentPrompts
 from benchmarks.policies.shadow import Shadow
 from benchmarks.policies.shared_cache import Order, first_come, shortest_uncached
+from benchmarks.policies.thunder_agent import ThunderAgent
+from benchmarks.policies.under_way import UnderWay
 
 HASHED_BLOCKS = 2
 """The first block of every conversation in the traces is the same: hashing it would send all to one worker."""
@@ -93,6 +97,25 @@ def _externality(setup: Setup) -> Rule:
     )
 
 
+def _sticky(setup: Setup) -> Rule:
+    return StickyUntilSaturated(setup.rng, prefill_tokens_per_s=setup.prefill_tokens_per_s)
+
+
+def _linear_cost(setup: Setup, weights: Weights) -> tuple[Index, Rule]:
+    """Dynamo with predict-on-route (`router_predicted_ttl_secs`): it knows the prompts that are being computed."""
+    under_way = UnderWay(setup.workers, _events_and_in_flight(setup))
+    return under_way, LinearCost(setup, under_way, weights)
+
+
+def _dynamo(weights: Weights) -> MakePolicy:
+    return lambda setup: AtOnce(setup, *_linear_cost(setup, weights))
+
+
+def _thunder_agent(setup: Setup) -> Policy:
+    """Dynamo's port: requests without a session go by Dynamo's own cost."""
+    return ThunderAgent(setup, *_linear_cost(setup, Weights()))
+
+
 POLICIES: Mapping[str, MakePolicy] = {
     "random": _with(_nothing, lambda setup: AtRandom(setup.rng)),
     "round_robin": _with(_nothing, lambda _: RoundRobin()),
@@ -105,9 +128,14 @@ POLICIES: Mapping[str, MakePolicy] = {
     "sglang_cache_aware": _with(_sent_prompts, _cache_aware),
     "smg_event_driven": _with(_events, _cache_aware),
     "llm_d": _with(_events, _weighted_scores),
+    "llm_d_sticky": _with(_shadow, _sticky),
+    "llm_d_sticky_events": _with(_events_and_in_flight, _sticky),
     "dynamo_1": _with(_events, _block_cost(1)),
     "dynamo_4": _with(_events, _block_cost(4)),
     "dynamo_64": _with(_events, _block_cost(64)),
+    "dynamo_agentic": _dynamo(AGENTIC),
+    "dynamo_best": _dynamo(BEST),
+    "thunder_agent": _thunder_agent,
     "lmetric": _with(_events, lambda setup: LMetric(setup.rng)),
     "min_ttft": _with(_events_and_in_flight, _min_ttft),
     "policy_a": _with(_events_and_in_flight, _externality),

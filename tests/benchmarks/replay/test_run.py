@@ -106,7 +106,7 @@ class Ends(ToTheOne):
 
 
 def test_the_last_answer_of_a_session_says_so(tmp_path: Path) -> None:
-    """Of two sessions, one after the other; requests without a session end none."""
+    """Two sessions, one after the other; requests without a session end none."""
     in_sessions, alone = list[bool](), list[bool]()
     path = written(tmp_path, *(session(number) for number in range(2)))
     Run(read_trace(path), Setting("", path, 1, 100), Entrant(lambda _: Ends(in_sessions)), seed=1).answers()
