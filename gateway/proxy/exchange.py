@@ -70,38 +70,38 @@ class Exchange:
     workers.
     """
     fell_back: bool = False
-    """True if a fallback answered."""
+    """Whether a fallback answered the request."""
     price: Price | None = None
-    """Price of the fallback that answered. The model's prices apply if this is None."""
+    """Price of the fallback that answered, or None if the model's prices apply."""
     hit_blocks: int = 0
     hit_tokens: float = 0.0
     """Number of prompt tokens that the chosen worker was predicted to have in its cache."""
     hit_source: Source | None = None
     runs: bool = False
-    """True while the request counts against `server.max_concurrent_requests`."""
+    """Whether the request counts against `server.max_concurrent_requests`."""
     shows_hits: bool = True
-    """True if the caller and traces may see cache hits, because the caller cannot hit prompts of another team."""
+    """Whether the caller and traces can show cache hits, because the caller cannot hit prompts of another team."""
     queued_s: float = 0.0
     """Seconds that the request waited in the queue for a free worker."""
     predicted_ttft_s: float | None = None
-    """Predicted seconds from arrival to the first token on the last worker that was tried, or None if no worker was
+    """Predicted seconds from arrival to the first token on the worker that was tried last, or None if no worker was
     tried.
     """
     regret_s: float | None = None
-    """Difference in seconds between the predicted time to first token of the chosen worker and that of the best
-    candidate. The difference is 0 for the best candidate.
+    """Difference in seconds between the predicted time to first token on the chosen worker and on the best candidate.
+    It is 0 for the best candidate.
     """
     prompt_blocks: int = 0
     prompt_tokens: float = 0.0
     """Number of prompt tokens, exact or estimated, before the engine reports its count."""
     streamed_events: int = 0
     limits_left: tuple[tuple[bytes, bytes], ...] = ()
-    """Response headers that report the remaining room in the caller's limits."""
+    """Response headers that report how much is left of the caller's limits."""
     attempts: int = 0
     sent_at: float | None = None
-    """Monotonic time in seconds at which the request was last sent to a backend."""
+    """Monotonic time in seconds at which the request was last sent to a backend, or None."""
     estimated_tokens: int | None = None
-    """Number of completion tokens that are charged by an estimate, because the engine did not report a count."""
+    """Number of completion tokens that are charged by an estimate, because the engine did not report the number."""
     continued: int = 0
     """Number of times that another worker continued the stream."""
     status: int = 0
@@ -111,19 +111,19 @@ class Exchange:
     `CallerGone`.
     """
     guardrails: tuple[str, ...] = ()
-    """Guardrails that acted on the request, each with its direction and action, as in `pii:request:redact`."""
+    """Guardrails that acted on the request, each with direction and action, as in `pii:request:redact`."""
     refused_by: str | None = None
-    """Limit that had no room for the request, as scope and unit, such as `key/tokens_per_minute`."""
+    """Limit that the request would exceed, as scope and unit, such as `key/tokens_per_minute`."""
     first_byte: float | None = None
     usage: Usage | None = None
     account: Account | None = None
-    """Account to settle when the request ends, or None before the reservation and after settling."""
+    """Account to settle at the end of the request, or None before the reservation and after the settlement."""
     cost_usd: float = 0.0
     saved_usd: float = 0.0
-    """US dollars saved, because cached prompt tokens cost less than computed ones."""
+    """Savings in US dollars, because cached prompt tokens cost less than computed ones."""
     trace: Trace | None = None
-    """Trace of the request, or None if the request is not traced. Only the trace may keep a prompt, for configured
-    trace receivers.
+    """Trace of the request, or None if the request is not traced. Only the trace is allowed to keep a prompt, for
+    configured trace receivers.
     """
 
     def __init__(self, request_id: bytes, path: str, started: float) -> None:
@@ -132,8 +132,8 @@ class Exchange:
         self.started = started
 
     def enter(self, phase: str | None) -> None:
-        """End the current phase in the trace, and begin *phase* if it is not None. Do nothing if the request is not
-        traced.
+        """End the current phase in the trace, and begin *phase* unless it is None. If the request is not traced, do
+        nothing.
         """
         if self.trace is not None:
             self.trace.enter(phase)

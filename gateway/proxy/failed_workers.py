@@ -1,12 +1,12 @@
-"""Record the workers that failed one request. A failed worker is not retried until it restarts."""
+"""Record the workers that failed a request. A failed worker does not get the request again until it restarts."""
 
 from cache_index import WorkerId
 from routing.fleet import Fleet
 
 
 class FailedWorkers:
-    """Workers of *fleet* that failed one request. A worker that restarted, or was replaced under the same name, is not
-    a member.
+    """Workers in *fleet* that failed one request. A worker that restarted, or that was replaced under the same name, is
+    not a member.
     """
 
     __slots__ = ("_fleet", "_incarnations")
@@ -29,5 +29,5 @@ class FailedWorkers:
         self._incarnations[worker] = self._fleet.members.incarnation(worker)
 
     def forgive(self, worker: WorkerId) -> None:
-        """Allow the request to be sent to *worker* again before the worker restarts."""
+        """Allow *worker* to get the request again before the worker restarts."""
         self._incarnations.pop(worker, None)

@@ -1,6 +1,4 @@
-"""Try the fallbacks of a model for one request in their configured order, and settle the usage reserved at a
-fallback.
-"""
+"""Try the fallbacks of a model for a request in their configured order, and settle the usage reserved at each one."""
 
 import asyncio
 import logging
@@ -24,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 FIRST_PAUSE_S = 0.2
 LONGEST_PAUSE_S = 2.0
-"""Longest pause in seconds between two attempts at fallbacks that send no `retry-after`. The pause doubles each time up
-to this value.
+"""Longest pause in seconds between two attempts at fallbacks without a `retry-after`. The pause doubles each time up to
+this value.
 """
 
 
@@ -54,12 +52,12 @@ class FallbackAttempts:
         self._clock = clock
         self._fallback_attempt: FallbackAttempt | None = None
         self.retry_in_s: float | None = None
-        """Seconds until a fallback that did not answer may answer, or None if they are unknown or no fallback can
-        answer this request.
+        """Seconds until a fallback that did not answer might answer, or None if unknown or if no fallback can answer
+        the request.
         """
 
     def forget_call(self) -> None:
-        """Release the request body after the last attempt, because a stream may last for minutes after a long prompt
+        """Release the request body after the last attempt, because a stream can last for minutes after a long prompt
         was sent.
         """
         self._call = None
@@ -101,7 +99,7 @@ class FallbackAttempts:
     async def patient_answer(
         self, failure: GatewayError, *, wait_s: float, max_attempts: int | None, may_retry: Callable[[], bool]
     ) -> tuple[Attempt | None, GatewayError | None]:
-        """Return the first answer of a fallback as `first_answer` does, but retry if all fallbacks fail. Used for
+        """Return the first answer of a fallback like `first_answer`, but retry if all fallbacks fail. This is for
         models without workers.
 
         Retries continue for *wait_s* seconds, at most *max_attempts* times, and as long as *may_retry* returns true.
@@ -138,9 +136,7 @@ class FallbackAttempts:
             self.retry_in_s = wait_s if self.retry_in_s is None else min(self.retry_in_s, wait_s)
 
     def settle(self, ending: Ending, error: UpstreamError | None) -> None:
-        """Settle the usage reserved at the fallback exactly once. If the answer broke off, the error is passed as
-        *error*.
-        """
+        """Settle the usage reserved at the fallback exactly once. If the answer broke off, *error* is the error."""
         fallback_attempt, self._fallback_attempt = self._fallback_attempt, None
         if fallback_attempt is None:
             return
@@ -155,8 +151,8 @@ class FallbackAttempts:
             fallback_attempt.left(self._exchange.streamed_events, now)
 
     async def _ask(self, fallback_attempt: FallbackAttempt, call: Call, cause: GatewayError | None) -> Attempt:
-        """Send the request to one fallback. If the fallback fails, its reservation is released. The workers' failure is
-        passed as *cause*.
+        """Send the request to one fallback. If the fallback fails, release its reservation. *cause* is the failure of
+        the workers.
         """
         exchange, trace = self._exchange, self._exchange.trace
         exchange.backend = fallback_attempt.backend.id
@@ -195,7 +191,7 @@ class FallbackAttempts:
         return attempt
 
     def _note_price(self, fallback_attempt: FallbackAttempt) -> None:
-        """Record that the request is charged at this fallback's price."""
+        """Record that the price of this fallback applies to the request."""
         self._exchange.fell_back = True
         self._exchange.price = fallback_attempt.price
 
@@ -204,10 +200,10 @@ class FallbackAttempts:
 
 
 def _is_too_long_for_it(attempt: Attempt) -> bool:
-    """Return whether a fallback rejects the prompt as too long, so that another fallback may still accept it."""
+    """Return whether a fallback rejects the prompt as too long, so that another fallback might still accept it."""
     return attempt.status in CLIENT_ERRORS and says_overflow(attempt.status, attempt.first)
 
 
 def _named(error: GatewayError | None) -> str:
-    """Return the class and status of *error* without its text, because the text may quote the prompt."""
+    """Return the class and status of *error* without the text, because the text might quote the prompt."""
     return "not asked" if error is None else f"{error.reason} {error.status}"

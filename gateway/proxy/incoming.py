@@ -1,4 +1,4 @@
-"""Read the head of a caller's request, which arrives over ASGI."""
+"""Read the head of a caller's request that arrives over ASGI."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
@@ -11,8 +11,8 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 JSON = b"application/json"
 LONG_BODY_BYTES: Final = 512 * 1024
-"""Size in bytes above which a request yields to the event loop between its steps. Each step of a large request takes up
-to 1 ms.
+"""Size in bytes above which a request yields to the event loop between processing steps. Each step of a large request
+takes up to 1 ms.
 """
 
 
@@ -52,19 +52,19 @@ class Incoming:
 
     @property
     def target(self) -> bytes:
-        """Path and query string as the caller sent them."""
+        """Path and query string, exactly as the caller sent them."""
         path: bytes = self._scope["raw_path"]
         query: bytes = self._scope["query_string"]
         return path + b"?" + query if query else path
 
     @property
     def request_id(self) -> bytes | None:
-        """Request id that the caller sent, or None if it sent no id that is safe to forward."""
+        """Request id from the caller, or None if the caller sent no id that is safe to forward."""
         return header_rules.request_id_of(self._fields)
 
     @property
     def content_type(self) -> bytes:
-        """Content type that the caller sent, or the type of JSON if it sent none."""
+        """Content type from the caller, or the type of JSON if the caller sent no type."""
         return self._fields.get(b"content-type", JSON)
 
     def upstream_headers(self, request_id: bytes, media: bytes) -> Headers:
@@ -73,7 +73,7 @@ class Incoming:
 
     @property
     def fields(self) -> dict[bytes, bytes]:
-        """First value of each request header. Header names are in lower case."""
+        """First value of each request header by name. Header names are in lower case."""
         return self._fields
 
     def add(self, header: bytes, value: bytes) -> None:

@@ -1,4 +1,4 @@
-"""Send comments on silent streams, so that proxies between the gateway and the caller do not close them.
+"""Send comments on silent streams, so that proxies between the gateway and the caller do not close the streams.
 
 `KeepAlive` decides when a comment is due. `Downstream` decides whether it fits into the response.
 """
@@ -11,27 +11,27 @@ from gateway.proxy.downstream import Downstream
 _log = logging.getLogger(__name__)
 
 SWEEPS = 15
-"""Number of sweeps during the permitted silence of a stream. A comment is late by at most one sweep."""
+"""Number of sweeps in the time for which a stream is allowed to be silent. A comment is late by at most one sweep."""
 
 
 class KeepAlive:
-    """Sends a comment on each open stream that was silent for *silence_s* seconds, or no comments if *silence_s* is
-    None.
+    """Sender of comments on each open stream that was silent for *silence_s* seconds. If *silence_s* is None, it sends
+    no comments.
     """
 
     def __init__(self, *, silence_s: float | None) -> None:
         self._silence_s = silence_s
         self._quiet: dict[Downstream, int] = {}
-        """Number of consecutive sweeps in which nothing was written, by stream."""
+        """Number of consecutive sweeps without any written data, by stream."""
         self._comments: dict[Downstream, asyncio.Task[None]] = {}
 
     def begin(self, downstream: Downstream) -> None:
-        """Register the stream *downstream* before any part of it is sent."""
+        """Register the stream *downstream* before any part of the stream is sent."""
         self._quiet[downstream] = 0
 
     def end(self, downstream: Downstream) -> None:
-        """Unregister the stream *downstream*, and cancel a comment that waits to be sent. Do nothing if it is not
-        registered.
+        """Unregister the stream *downstream*, and cancel any comment that waits to be sent. If the stream is not
+        registered, do nothing.
         """
         self._quiet.pop(downstream, None)
         comment = self._comments.pop(downstream, None)
@@ -39,7 +39,7 @@ class KeepAlive:
             comment.cancel()
 
     async def run(self) -> None:
-        """Check all streams at regular intervals until this task is cancelled."""
+        """Check all streams at regular intervals until canceled."""
         if self._silence_s is None:
             return
         async with asyncio.TaskGroup() as tasks:

@@ -1,4 +1,4 @@
-"""Send one request to a decode worker, whose prompt another worker may compute."""
+"""Send a request to a decode worker. Another worker might compute the prompt of the request."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -20,7 +20,7 @@ from routing.request import Request
 
 
 class PrefillDecodeAttempt:
-    """Sends a request to a decode worker. The worker computes the prompt itself, or fetches it with *transfer*."""
+    """Attempt to send a request to a decode worker, which computes the prompt itself or fetches it with *transfer*."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class PrefillDecodeAttempt:
         observer: Callable[[], StreamObserver],
         first_byte_s: float | None,
     ) -> Attempt:
-        """Send *request* as *call* to the worker *candidate*, whose connection is *backend*, and return the answer.
+        """Send *request* as *call* to the worker *candidate* over the connection *backend*, and return the answer.
 
         The arguments *observer* and *first_byte_s* are used if the worker computes the prompt itself.
         """
@@ -66,7 +66,7 @@ class PrefillDecodeAttempt:
         return attempt
 
     def _compute_here(self, request: Request, candidate: Candidate) -> None:
-        """Replace the slot by a larger one if the decode worker must compute a prompt that it was expected to fetch.
+        """Replace the slot with a larger one if the decode worker must compute a prompt that it was expected to fetch.
 
         Raises:
             HandedOver: if the worker accepts no more requests.

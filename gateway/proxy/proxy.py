@@ -47,13 +47,11 @@ from routing.request import Request
 _log = logging.getLogger(__name__)
 
 CLIENT_CLOSED_REQUEST = 499
-"""Status 499, which nginx uses for a caller that disconnects before the answer. The status appears only in logs and
-metrics.
-"""
+"""Status 499, which nginx uses when a caller disconnects before the answer. It appears only in logs and metrics."""
 
 
 class Proxy:
-    """ASGI application that serves the URL paths that workers answer."""
+    """ASGI application for the URL paths that workers serve."""
 
     def __init__(
         self,
@@ -73,8 +71,8 @@ class Proxy:
         guarded: GuardedModels = GuardedModels(),  # noqa: B008  # stays empty: nothing is guarded
         max_concurrent_requests: int | None = None,
     ) -> None:
-        """Create the proxy. All callers together may have *max_concurrent_requests* requests in progress, or any number
-        if it is None.
+        """Create the proxy. *max_concurrent_requests* limits the requests in progress of all callers together. None
+        means no limit.
         """
         self._admission = admission
         self._endpoints = endpoints
@@ -98,7 +96,7 @@ class Proxy:
         return path in self._endpoints
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve one request, as an ASGI application."""
+        """Serve one request as an ASGI application."""
         incoming = Incoming(scope, receive)
         request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)
         exchange = Exchange(request_id, incoming.path, self._clock())
@@ -124,7 +122,7 @@ class Proxy:
     async def _fault_of(
         self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream
     ) -> GatewayError | None:
-        """Serve the request, and return the error for the caller if it failed, or None."""
+        """Serve the request. Return the error for the caller if it failed, or None."""
         share = self._bodies.share()
         try:
             self._bodies.check_memory()
@@ -152,7 +150,7 @@ class Proxy:
         return None
 
     def _count_running(self, exchange: Exchange) -> None:
-        """Count the request of an authenticated caller as a running request.
+        """Count the request of an authenticated caller as running.
 
         Raises:
             AtCapacity: if the limit of concurrent requests is reached.
@@ -169,7 +167,7 @@ class Proxy:
     async def _serve(
         self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, downstream: Downstream, share: BodyShare
     ) -> None:
-        """Serve one request phase by phase. Raise the error that ends the request early."""
+        """Serve a request phase by phase. Raise the error that ends the request early."""
         exchange.enter("authenticate")
         caller = self._admission.known(incoming, exchange) or await self._admission.caller(incoming, exchange)
         self._count_running(exchange)
@@ -226,7 +224,7 @@ class Proxy:
                 self._admission.end_stream(exchange, downstream)
 
     def _check_permissions(self, exchange: Exchange, caller: Caller | None, model: Model, body: Body) -> None:
-        """Check that *caller* may send *body* to *model*.
+        """Raise an error unless *caller* is allowed to send *body* to *model*.
 
         Raises:
             Forbidden: if the caller may not use the model.
@@ -240,9 +238,7 @@ class Proxy:
             self._admission.check_background(caller, model)
 
     async def _places(self, endpoint: Endpoint, model: Model, call: Call) -> Places | None:
-        """Return the positions of the fields of a large request body if the stream may be continued, or None
-        otherwise.
-        """
+        """Return the positions of the fields of a large request body if its stream can be continued, or None."""
         if model.continuation == "off" or not call.streams:
             return None
         return await self._bodies.places(endpoint, call.body)
@@ -258,7 +254,7 @@ class Proxy:
         call: Call,
         places: Places | None,
     ) -> Attempts:
-        """Prepare the attempts to send *call*, including fallbacks and continuation on other workers."""
+        """Prepare the attempts to send *call*, including fallbacks and the continuation on other workers."""
         is_continued = model.continuation != "off" and call.streams
         continuation = (
             continuation_of(exchange.path, call, body, mode=model.continuation, places=places) if is_continued else None
@@ -286,8 +282,8 @@ class Proxy:
         raw: bytes,
         body: Body,
     ) -> tuple[Guard | None, bytes, Body]:
-        """Return the guard for the answer, and the request body to route and send, redacted if a guardrail requires
-        that.
+        """Return the guard for the answer, and the request body to route and send. The body is redacted if a guardrail
+        requires it.
         """
         guard = self._guarded.guard(exchange.model or "", caller, exchange, endpoint)
         if guard is None:
@@ -302,7 +298,7 @@ class Proxy:
     async def _choose_model(
         self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None
     ) -> Model:
-        """Return the model for the request *body*. Routes may map the requested model name to one of several models."""
+        """Return the model for the request body *body*. Routes can map the requested name to one of several models."""
         asking = RouteQuery(
             path=exchange.path,
             raw=raw,
@@ -319,9 +315,7 @@ class Proxy:
     async def _tokenize(  # noqa: PLR0917  # in the order in which they are known
         self, exchange: Exchange, raw: bytes, body: Body, incoming: Incoming, caller: Caller | None, model: Model
     ) -> Request:
-        """Return the request in the form that routing uses, with the prompt as blocks and the caller's routing
-        hints.
-        """
+        """Return the request in the form for routing, with the prompt as blocks and with the caller's routing hints."""
         exchange.enter("tokenize")
         exact = await model.exact_prompt(exchange.path, raw, body)
         keeper: WorkerId | None = None
@@ -349,7 +343,7 @@ def _call(  # noqa: PLR0917  # in the order in which they are known
     upstream_body: bytes,
     guard: Guard | None,
 ) -> Call:
-    """Return the request in the form in which a worker receives it."""
+    """Return the request in the form that a worker receives."""
     return Call(
         method=b"POST",
         path=incoming.target,
@@ -362,5 +356,5 @@ def _call(  # noqa: PLR0917  # in the order in which they are known
 
 
 def _trace(error: Exception) -> str:
-    """Return the traceback and the class of *error* without its text, because the text may quote the prompt."""
+    """Return the traceback and the class of *error* without the text, because the text might quote the prompt."""
     return "".join(traceback.format_tb(error.__traceback__)) + type(error).__name__

@@ -1,4 +1,4 @@
-"""Forward the answer of a request to its caller.
+"""Forward the answer to a request to its caller.
 
 1. Nothing is sent to the caller before the first useful byte of an answer.
 2. If a stream breaks after that, another worker continues it if it can do so exactly. A stream that cannot be continued
@@ -20,15 +20,15 @@ from gateway.proxy.guardrails.guard import Guard
 
 
 class Relay:
-    """Forwards answers to callers, and records which worker stores a response."""
+    """Relay that forwards answers to callers, and that records which worker stores a response."""
 
     def __init__(self, owners: ResponseOwners, disconnects: Disconnects) -> None:
         self._owners = owners
         self._disconnects = disconnects
 
     async def answer(self, attempts: Attempts, downstream: Downstream, watch: Watch, guard: Guard | None) -> None:
-        """Send the request with *attempts*, forward the answer, and release the request's resources. Stop *watch* at
-        the end.
+        """Send the request with *attempts*, forward the answer, and release the request's resources. At the end, stop
+        *watch*.
         """
         failure: BaseException | None = None
         try:
@@ -68,7 +68,7 @@ class Relay:
 
 
 async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream, guard: Guard | None) -> None:
-    """Forward a stream to its end. If a worker fails, another one continues the stream."""
+    """Relay a stream to its end. If a worker fails, another worker continues the stream."""
     continuation = attempts.continuation
     while True:
         try:
@@ -91,7 +91,7 @@ async def _relay(attempt: Attempt, attempts: Attempts, downstream: Downstream, g
 async def _pass_on(
     attempt: Attempt, downstream: Downstream, continuation: Continuation | None, guard: Guard | None
 ) -> None:
-    """Forward the events of one worker as they arrive.
+    """Forward the events of a worker as they arrive.
 
     Raises:
         UpstreamError: if the stream is incomplete. If the stream can be continued, the caller does not notice that.
@@ -129,7 +129,7 @@ async def _pass_on(
 
 
 async def _write_last(rest: bytes, downstream: Downstream, guard: Guard | None) -> None:
-    """Send the end of a stream, which a guardrail may still change.
+    """Send the end of a stream, which a guardrail can still change.
 
     Raises:
         GatewayError: if a guardrail blocks the stream.

@@ -1,4 +1,4 @@
-"""Retry state of one request, which records failed workers and the remaining time and attempts."""
+"""Retry state of a request, which records failed workers and the remaining time and attempts."""
 
 import asyncio
 from collections.abc import Callable
@@ -23,15 +23,13 @@ from routing.request import Request
 from routing.worker import Worker
 
 MAX_BROKEN = 8
-"""Maximum number of workers that may break while they serve one request. After that, the request itself is suspected of
-breaking them.
-"""
+"""Maximum number of workers that can break while they answer one request. After that, the request is suspected."""
 FOUND_DOWN_S = 5.0
-"""Seconds in which health checks detect a worker that has died, which is twice the default check interval."""
+"""Seconds within which health checks detect that a worker has died, which is twice the default check interval."""
 
 
 class RetryState:
-    """Decides whether one request is sent again to a worker of *model*, and how long the request waits for a worker."""
+    """State that decides whether a request is sent to another worker of *model*, and how long it waits for a worker."""
 
     def __init__(
         self,
@@ -42,7 +40,7 @@ class RetryState:
         may_cut_wait_short: bool,
         clock: Callable[[], float],
     ) -> None:
-        """Create the state of one request. If *may_cut_wait_short* is true, fallbacks exist, and the request waits less
+        """Create the state of a request. If *may_cut_wait_short* is true, fallbacks exist, and the request waits less
         in a long outage.
         """
         self._model = model
@@ -51,7 +49,7 @@ class RetryState:
         self._may_cut_wait_short = may_cut_wait_short
         self._clock = clock
         self.has_cut_wait_short = False
-        """True if the request has waited less than `RetryPolicy.wait_s` allows."""
+        """Whether the request has waited for less time than `RetryPolicy.wait_s` allows."""
         self._failed: FailedWorkers | None = None  # until one fails
         self._stalled: list[WorkerId] = []  # those of the failed workers whose streams paused too long
         self._broken = 0
@@ -59,13 +57,11 @@ class RetryState:
 
     @property
     def has_failures(self) -> bool:
-        """Return whether a worker has failed this request and was not allowed again by `forgive_stalled`."""
+        """Return whether a worker has failed the request and `forgive_stalled` has not allowed this worker again."""
         return self._failed is not None and len(self._failed) > 0
 
     def restart_wait(self) -> None:
-        """Let the request wait for a worker for the full time again. Earlier waits do not count after a stream has
-        begun.
-        """
+        """Restore the full waiting time. Earlier waits do not count after a stream has begun."""
         self._wait_until = None
 
     def wait_in_full(self) -> None:
@@ -73,7 +69,7 @@ class RetryState:
         self.has_cut_wait_short, self._may_cut_wait_short, self._wait_until = False, False, None
 
     def may_ask(self, worker: WorkerId) -> bool:
-        """Return whether the request may be sent to *worker*, which must not have failed this request since its last
+        """Return whether the request is allowed to go to *worker*, which must not have failed it since the last
         restart.
         """
         return self._failed is None or worker not in self._failed
@@ -89,7 +85,7 @@ class RetryState:
             self._broken += 1
 
     def forgive_stalled(self) -> bool:
-        """Allow workers whose streams only paused too long to be tried again. Return whether there are such workers."""
+        """Allow a retry on workers whose streams only paused for too long. Return whether there are such workers."""
         if self._failed is None or not self._stalled:
             return False
         for worker in self._stalled:
@@ -98,7 +94,7 @@ class RetryState:
         return True
 
     async def may_retry(self, request: Request, failure: UpstreamError | None, *, may_always_retry: bool) -> bool:
-        """Return whether *request* may be sent again, after waiting for room in the retry budget.
+        """Return whether *request* is allowed to be sent again. If necessary, wait until the retry budget allows it.
 
         The last failure is passed as *failure*. A failed connection or a missing adapter costs no budget, because
         nothing was sent. If *may_always_retry* is true, the budget is not checked, because a stream that has begun
@@ -116,7 +112,7 @@ class RetryState:
         return True
 
     async def wait_for_worker(self, request: Request, *, spill_in_s: float | None) -> bool:
-        """Wait until the request can be sent to a worker, and return False if no worker becomes available in time.
+        """Wait until the request can be sent to a worker. Return False if no worker becomes available in time.
 
         Raises:
             WaitsTooLong: if no worker becomes available within *spill_in_s* seconds, so that a fallback should answer.
@@ -136,7 +132,7 @@ class RetryState:
         return False
 
     def _may_wait(self, request: Request) -> bool:
-        """Return whether the request may still wait. The waiting time starts with the first wait."""
+        """Return whether the request is allowed to wait longer. The waiting time starts with the first wait."""
         now = asyncio.get_running_loop().time()
         if self._wait_until is None:
             since = now

@@ -1,4 +1,4 @@
-"""Send one request to workers. The request waits in the queue, and then tries the candidates in the order of the
+"""Send a request to workers. First, the request waits in the queue. Then, it tries the candidates in the order of the
 dispatch.
 """
 
@@ -36,7 +36,7 @@ from routing.request import Request
 
 
 class WorkerAttempts:
-    """Tries the workers of *model* one after the other. A worker that failed is not retried until it restarts."""
+    """Attempts at the workers of *model*, one after another. A worker that failed is not retried until it restarts."""
 
     def __init__(
         self,
@@ -72,12 +72,12 @@ class WorkerAttempts:
             self._prefill_decode = PrefillDecodeAttempt(transfer, endpoint, exchange, current, strip_usage=strip_usage)
 
     def never_spill(self) -> None:
-        """Let the request wait for workers, however long the predicted wait is, because no fallback accepts it."""
+        """Let the request wait for workers, whatever the predicted wait is, because no fallback accepts it."""
         self._request = self._request.changed(spill_in_s=None)
 
     async def first_answer(self, call: Call, *, skips_queue: bool = False) -> Attempt:
-        """Return the first answer of a worker. A stream that has already begun sets *skips_queue*, and is dispatched at
-        once.
+        """Return the first answer of a worker. For a stream that has already begun, *skips_queue* is true, and the
+        dispatch is immediate.
 
         Raises:
             UpstreamRefused: if every candidate failed, and the last one returned an error status.
@@ -109,8 +109,8 @@ class WorkerAttempts:
             self._failure = None
 
     async def leave(self, worker: WorkerId, error: UpstreamError) -> None:
-        """Close the reply of *worker*, which failed with *error*, release its slot, and do not retry it until it
-        restarts.
+        """Close the reply of *worker*, which failed with *error*, and release its slot. Do not retry this worker until
+        it restarts.
         """
         if self._exchange.trace is not None:
             self._exchange.trace.failed(error)
@@ -120,7 +120,7 @@ class WorkerAttempts:
             self._model.latest.unreachable(worker)
 
     async def _first_of(self, order: Sequence[Candidate], call: Call, *, may_always_retry: bool) -> Attempt | None:
-        """Return the first answer of a worker in *order*, or None if all of them failed.
+        """Return the first answer of a worker in *order*, or None if all these workers failed.
 
         Raises:
             UpstreamRefused, NoWorker: if the request may not be retried any more.
@@ -146,8 +146,8 @@ class WorkerAttempts:
         return None
 
     async def _ask(self, candidate: Candidate, call: Call, is_last: bool) -> Attempt:
-        """Send the request to one worker, and wait for the first useful byte. No other worker is left to try if
-        *is_last* is true.
+        """Send the request to one worker, and wait for the first useful byte. If *is_last* is true, no other worker is
+        left to try.
         """
         exchange, current, model = self._exchange, self.current, self._model
         exchange.attempts += 1
@@ -190,8 +190,8 @@ class WorkerAttempts:
             exchange.trace.dispatched(dispatch)
 
     def _first_byte_s(self, booking: Booking) -> float | None:
-        """Return the seconds to wait for a first byte before another worker is tried, or None if only the normal
-        timeouts apply.
+        """Return the seconds to wait for a first byte before another worker is tried, or None for only the normal
+        timeouts.
         """
         now = self._clock()
         if not booking.request.streams or not self._model.retry_budget.has_room(now):
@@ -205,9 +205,7 @@ class WorkerAttempts:
         return make(strip_usage=self._strip_usage)
 
     def _watch_stream(self, worker: WorkerId, attempt: Attempt) -> None:
-        """Register the stream so that another worker can continue it if *worker* is drained, or if the stream
-        stalls.
-        """
+        """Register the stream, so that another worker can continue it if *worker* is drained or the stream stalls."""
         self._model.streams.opened(worker, attempt.reply)
         if not any(other.is_answering for other in self._model.fleet if other.id != worker):
             return
@@ -216,7 +214,7 @@ class WorkerAttempts:
             attempt.reply.expect_within(pause_s)
 
     async def _wait_for_worker(self, *, may_spill: bool) -> bool:
-        """Wait for a worker as `RetryState.wait_for_worker` does. If *may_spill* is true, wait no longer than a
+        """Wait for a worker (see `RetryState.wait_for_worker`). If *may_spill* is true, do not wait longer than a
         fallback would take.
         """
         self._exchange.enter("wait")
@@ -224,7 +222,7 @@ class WorkerAttempts:
         return await self.retry_state.wait_for_worker(self._request, spill_in_s=spill_in_s)
 
     def _exhausted(self) -> GatewayError:
-        """Return the error for a caller whose request no worker has answered."""
+        """Return the error for a caller whose request none of the workers has answered."""
         failure = self._failure
         if isinstance(failure, UpstreamRefused):
             return failure
@@ -233,7 +231,7 @@ class WorkerAttempts:
 
 
 def _ending_of(error: UpstreamError) -> Ending:
-    """Return how the slot of a worker that failed with *error* ends.
+    """Return the outcome of the slot on a worker that failed with *error*.
 
     An overload, a drain, a missing adapter, and a failed prefill on another worker do not count against the worker's
     health.

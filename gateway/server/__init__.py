@@ -1,3 +1,3 @@
-"""HTTP/1.1 server that runs an ASGI application, with its own connection handling and uvicorn's event loop and life
+"""HTTP/1.1 server that runs an ASGI application. It handles connections itself, and uses uvicorn's event loop and life
 cycle.
 """

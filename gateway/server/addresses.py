@@ -21,12 +21,12 @@ class Addresses:
         self._counts: dict[str, int] = {}
 
     def __len__(self) -> int:
-        """Return the number of addresses that have open connections."""
+        """Return the number of client addresses with open connections."""
         return len(self._counts)
 
     def enter(self, client: tuple[str, int] | None) -> bool:
-        """Count one more connection of *client* and return True, or return False without counting if the address has
-        too many.
+        """Count one more connection of *client* and return True. If the address already has too many, return False
+        without counting.
         """
         if client is None or self._limit is None:
             return True
@@ -38,7 +38,7 @@ class Addresses:
         return True
 
     def leave(self, host: str | None) -> None:
-        """Remove one connection of *host* from the count, or do nothing if *host* is None."""
+        """Remove one connection of the address *host* from the count. If *host* is None, do nothing."""
         if host is None or self._limit is None:
             return
         network = _network(host)

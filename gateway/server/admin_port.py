@@ -1,4 +1,4 @@
-"""Serve a second ASGI application on a port of its own, on the event loop of the main application.
+"""Serve a second ASGI application on a separate port, on the event loop of the main application.
 
 The admin port opens just before the main application reports that it has started, and closes after its last request.
 The two applications share nothing but the messages of the ASGI lifespan, so any server can run the main application.

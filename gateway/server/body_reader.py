@@ -13,7 +13,7 @@ _FRAMING_PER_BYTE: Final = 16  # bytes of chunk framing for each byte of a body;
 
 
 class BodyReader:
-    """Reader of the request bodies of one connection. Reading from the socket pauses while the application is slow.
+    """Reader for the request bodies on a connection. While the application is slow, it pauses reading from the socket.
 
     If a client sends more than 64 KiB of a body after its request was answered, the connection is closed.
     """
@@ -40,11 +40,10 @@ class BodyReader:
         self._unwanted_bytes = 0
         self._is_paused = False
         self.cycle: Cycle | None = None
-        """Request whose body is being read, or None between two bodies."""
+        """Request whose body is being read, or None if no body is being read."""
         self.received_bytes = 0
         self.is_unwanted = False
-        """True after parsing was stopped because the client sent too much of a body that the application does not read.
-        """
+        """Whether parsing was stopped, because the client sent too much of a body that the application never reads."""
 
     def start(self) -> None:
         self.received_bytes = 0
@@ -55,7 +54,7 @@ class BodyReader:
         self._piece_bytes = 0
 
     def on_body(self, body: bytes) -> None:
-        """Pass *body*, the next bytes of a request body, to the request. The HTTP parser calls this method."""
+        """Pass *body*, which is the next part of a request body, to the request. The HTTP parser calls this method."""
         size = len(body)
         self._piece_bytes += size
         self.received_bytes += size
@@ -73,8 +72,8 @@ class BodyReader:
             self.pause()
 
     def end_piece(self, size: int) -> bool:
-        """Count the chunk framing in *size* received bytes of an incomplete body. Return False if the framing is too
-        large.
+        """Count the chunk framing in *size* received bytes of an incomplete body. Return whether the framing is small
+        enough.
         """
         self._framing_bytes += size - self._piece_bytes
         return self._framing_bytes <= self._max_framing_bytes + _FRAMING_PER_BYTE * self.received_bytes
@@ -84,7 +83,7 @@ class BodyReader:
         self._unwanted_bytes = 0
 
     def expect(self) -> None:
-        """Set the deadline for the next bytes of the body, or clear it while the client waits for the gateway."""
+        """Set the deadline for the next bytes of the body. Clear it while the client waits for the gateway."""
         if self.cycle is None:
             return
         if self._is_paused or self.cycle.expects_continue:
@@ -93,20 +92,20 @@ class BodyReader:
             self._deadline.expect_body(self.received_bytes)
 
     def pause(self) -> None:
-        """Stop reading from the client, and stop the deadline of the request body."""
+        """Stop reading from the client, and pause the deadline of the request body."""
         if not self._is_paused:
             self._is_paused = True
             self._deadline.pause()
             self._transport.pause_reading()
 
     def stop(self) -> None:
-        """Stop reading from the client, but keep the client's deadline."""
+        """Stop reading from the client, but keep the deadline of the request body."""
         if not self._is_paused and not self._transport.is_closing():
             self._is_paused = True
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Resume reading from the client."""
+        """Continue to read from the client."""
         if self._is_paused:
             self._is_paused = False
             self._deadline.resume()

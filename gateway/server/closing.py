@@ -56,13 +56,13 @@ class Closing:
         self._loop = loop
         self._discarded_bytes = 0
         self.is_over = False
-        """True if no more requests are read from this connection."""
+        """Whether no more requests are read from the connection."""
         self.is_stopping = False
-        """True while the server is stopping, so that the next answer is the last one of the connection."""
+        """Whether the server is stopping, so that the next answer is the last one on the connection."""
 
     def close(self) -> None:
-        """Close the connection after all data has been sent. A client that does not read the data is cut off at its
-        deadline.
+        """Close the connection after all data has been sent. A client that does not read the data is disconnected at
+        its deadline.
         """
         self._writer.flush()
         self.is_over = True
@@ -79,7 +79,7 @@ class Closing:
             self._loop.call_later(_LINGER_S, self.close)
 
     def answer(self, fault: GatewayError) -> None:
-        """Send the error *fault* as the last answer of the connection."""
+        """Send the error *fault* as the last answer on the connection."""
         body = fault.to_body()
         retry = f"retry-after: {fault.retry_after_s:g}\r\n" if fault.retry_after_s is not None else ""
         head = (
@@ -90,13 +90,13 @@ class Closing:
         self.linger()
 
     def discard(self, size: int) -> None:
-        """Count *size* bytes that arrived after the last request, and stop reading if they exceed the limit."""
+        """Count *size* bytes that arrived after the last request. If they exceed the limit, stop reading."""
         self._discarded_bytes += size
         if self._discarded_bytes > _MAX_DISCARDED_BYTES:
             self._reader.stop()
 
     def stop(self) -> None:
-        """Prepare the connection for the stop of the server, and close it soon if it is idle."""
+        """Prepare the connection for the stop of the server. If it is idle, close it soon."""
         self.is_stopping = True
         if self._queue.is_idle:
             self.close_if_idle_soon()

@@ -19,7 +19,7 @@ else:
     from backports import zstd
 
 OFF_LOOP_BYTES: Final = 16_384
-"""Size in bytes from which a body is compressed in a thread. Compressing 32 kB on the event loop takes about 1 ms."""
+"""Size in bytes from which a body is compressed in a thread. On the event loop, compressing 32 kB takes about 1 ms."""
 _GZIP_LEVEL: Final = 4
 _ZSTD_LEVEL: Final = 3
 _GZIP_WBITS: Final = 31
@@ -35,13 +35,13 @@ class Compression:
         self._min_bytes = min_bytes
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Serve one HTTP request, and compress its answer if the client accepts that."""
+        """Serve an HTTP request, and compress the answer if the client accepts compression."""
         coding = coding_for(fields(scope["headers"]).get(b"accept-encoding", b""))
         await self._app(scope, receive, _CompressingSend(send, coding, self._min_bytes))
 
 
 class _CompressingSend:
-    """ASGI send function that compresses an answer, and holds the response headers back until the body is complete."""
+    """ASGI send function that compresses an answer. It holds the response headers back until the body is complete."""
 
     def __init__(self, send: Send, coding: bytes | None, min_bytes: int) -> None:
         self._send = send
@@ -67,8 +67,8 @@ class _CompressingSend:
         await self._send(message)
 
     def _is_large(self, start: Message) -> bool:
-        """Return whether the response that begins with *start* is a large text of known length. A stream has no known
-        length.
+        """Return whether the response that begins with *start* is a large text of known length. The length of a stream
+        is not known.
         """
         headers = fields(start.get("headers", ()))
         length = headers.get(b"content-length", b"0")
@@ -77,7 +77,7 @@ class _CompressingSend:
 
 
 def coding_for(accepted: bytes) -> bytes | None:
-    """Return the content coding for the `accept-encoding` header value *accepted*, or None to send the body
+    """Return the content coding for *accepted*, the value of the `accept-encoding` header, or None to send the body
     uncompressed.
     """
     wanted: dict[bytes, bool] = {}
@@ -95,7 +95,7 @@ _NEVER: Final[Sequence[bytes]] = (b"q=0", b"q=0.0", b"q=0.00", b"q=0.000")
 
 
 async def compressed(body: bytes, coding: bytes) -> bytes:
-    """Return *body* compressed with *coding*, which is gzip or zstd."""
+    """Return *body* compressed with *coding*, which is "gzip" or "zstd"."""
     if len(body) < OFF_LOOP_BYTES:
         return _compress(body, coding)
     return await asyncio.to_thread(_compress, body, coding)

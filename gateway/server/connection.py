@@ -57,7 +57,7 @@ class ParserCallbacks:
 
 
 class ClientConnection(asyncio.Protocol):
-    """asyncio protocol of one client connection. The mapping *state* is copied into the ASGI scope of every request."""
+    """Protocol class (asyncio) for one client connection. *state* is copied into the ASGI scope of every request."""
 
     __slots__ = (
         "_body",
@@ -169,17 +169,17 @@ class ClientConnection(asyncio.Protocol):
     # The server
 
     def shutdown(self) -> None:
-        """Answer the requests that have arrived, and then close the connection."""
+        """Answer the requests that have already arrived, and then close the connection."""
         self._closing.stop()
 
     def abort(self) -> None:
-        """Close the connection at once and discard data that has not been sent."""
+        """Close the connection at once and discard all data that has not been sent."""
         self._transport.abort()
 
     # Reading
 
     def _read_head(self, data: bytes, at: int) -> int:
-        """Parse the part of a request head that begins at index *at* of *data*, and return the index where it ends."""
+        """Parse the part of a request head that begins at index *at* of *data*. Return the index where it ends."""
         head = self._head
         if not head.is_open and data[at] <= _LAST_LINE_END:
             at = past_empty_lines(data, at)
@@ -197,7 +197,7 @@ class ClientConnection(asyncio.Protocol):
         return end
 
     def _read_body(self, data: bytes, at: int) -> int:
-        """Parse the part of a request body that begins at index *at* of *data*, and return the index where it ends."""
+        """Parse the part of a request body that begins at index *at* of *data*. Return the index where it ends."""
         end = self._message_ends.body_in(data, at)
         self._body.start_piece()
         self._parse(memoryview(data)[at:end] if end - at > _MAX_COPIED_BYTES else data[at:end])
@@ -219,7 +219,7 @@ class ClientConnection(asyncio.Protocol):
                 self._refuse(self._head.fault or _fault_behind(error))
 
     def _ignore_upgrade(self) -> None:
-        """Serve the request as if it had no `upgrade` header, as RFC 9110, section 7.8 allows.
+        """Serve the request as if it had no `upgrade` header, which RFC 9110 allows in section 7.8.
 
         Java's HTTP client offers h2c with every first POST request. The parser would take the body of that request for
         data of the new protocol, so the head is parsed again without the header.
@@ -303,7 +303,7 @@ class ClientConnection(asyncio.Protocol):
         return None if self._closing.is_over or self._closing.is_stopping else self._queue.reuse_task()
 
     def _start_next(self) -> None:
-        """Serve the next request that waits on this connection, or prepare to receive one."""
+        """Serve the next request that waits on the connection. If none waits, prepare to receive one."""
         if not self._queue.serve_next():
             if self._delayed_fault is not None:
                 self._closing.answer(self._delayed_fault)
@@ -364,7 +364,7 @@ def _new_parser(callbacks: ParserCallbacks) -> Any:
 
 
 def _fault_behind(error: Exception) -> GatewayError:
-    """Return the error to send after parsing failed with *error*. Log *error* if it comes from the gateway's own
+    """Return the error to send after a parser failure *error*. Log *error* if it comes from the gateway's own
     callbacks.
     """
     ours = error.__context__ if isinstance(error, httptools.HttpParserCallbackError) else None
@@ -375,5 +375,5 @@ def _fault_behind(error: Exception) -> GatewayError:
 
 
 def _address(name: Any) -> tuple[str, int] | None:
-    """Return the host and port of the socket name *name*, or None if it has none, as for a Unix socket."""
+    """Return the host and port in the socket name *name*, or None if it has neither, as for a Unix socket."""
     return (str(name[0]), int(name[1])) if isinstance(name, tuple | list) and len(name) >= 2 else None

@@ -1,4 +1,4 @@
-"""Cross-origin resource sharing (CORS): requests from web pages of the configured origins.
+"""Cross-origin resource sharing (CORS), which allows requests from web pages of the configured origins.
 
 1. A preflight request needs no API key, because browsers do not send one with it.
 2. Every answer to an allowed origin has CORS headers, including errors and streams. The browser would otherwise hide
@@ -16,7 +16,7 @@ from gateway.server.asgi import App, Message, Receive, Send
 ANY_ORIGIN: Final = "*"
 METHODS: Final = b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 MAX_AGE_S: Final = 600
-"""Seconds for which a browser may cache the answer to a preflight request. No browser caches it longer than 7,200 s."""
+"""Seconds for which browsers can cache the answer to a preflight request. No browser exceeds 7,200 s."""
 
 _EXPOSED_PREFIXES: Final = (b"x-warmgate-", b"x-ratelimit-")
 _EXPOSED_NAMES: Final = frozenset(
@@ -27,7 +27,7 @@ _MAX_LIST_BYTES: Final = 4096
 
 
 class Cors:
-    """ASGI middleware that allows requests from web pages of *origins*. The origin `*` allows all web pages."""
+    """ASGI middleware that allows requests from web pages of *origins*. The origin `*` stands for all web pages."""
 
     def __init__(self, app: App, origins: Sequence[str]) -> None:
         self._app = app
@@ -35,7 +35,7 @@ class Cors:
         self._origins = frozenset(origin.encode("ascii") for origin in origins)
 
     def __call__(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
-        """Serve one HTTP request and add CORS headers to its answer."""
+        """Serve an HTTP request and add CORS headers to the answer."""
         headers = fields(scope["headers"])
         origin = headers.get(b"origin")
         if origin is not None and scope["method"] == "OPTIONS" and b"access-control-request-method" in headers:
@@ -43,7 +43,7 @@ class Cors:
         return self._app(scope, receive, self._with_cors_headers(origin, send))
 
     def _allowed(self, origin: bytes | None) -> bytes | None:
-        """Return the value of the header that allows *origin*, or None if the origin is not allowed."""
+        """Return the value of the header that allows *origin*, or None if *origin* is not allowed."""
         if self._allows_any:
             return b"*"
         return origin if origin in self._origins else None
@@ -90,7 +90,7 @@ class Cors:
 
 
 def _exposed(headers: Sequence[tuple[bytes, bytes]]) -> bytes:
-    """Return the names of the response headers in *headers* that a web page may read only with permission."""
+    """Return the names of those response headers in *headers* that a web page can read only with permission."""
     names = [name for name, _ in headers if name.startswith(_EXPOSED_PREFIXES) or name in _EXPOSED_NAMES]
     return b", ".join(sorted({*names, b"x-request-id"}))
 

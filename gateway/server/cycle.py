@@ -1,4 +1,4 @@
-"""One client request and its response, with the ASGI functions `receive` and `send` that the application uses.
+"""Client request and its response, with the ASGI functions `receive` and `send` for the application.
 
 1. The response head is sent together with the first bytes of the body, in one write. If the application fails before
    that, the client gets an error response instead, as ASGI requires.
@@ -33,46 +33,44 @@ _NINE: Final = ord(b"9")
 
 
 class CycleConnection(Protocol):
-    """Methods of a client connection that one request and its response need."""
+    """Methods of a client connection that are needed for one request and its response."""
 
     @property
     def is_last(self) -> bool:
-        """Whether a response that begins now is the last one of its connection."""
+        """Whether a response that begins now is the last one on its connection."""
         ...
 
     def wants_close(self, cycle: "Cycle") -> bool:
-        """Return whether the unread body of *cycle* is so long that closing the connection is better than reading
-        it.
+        """Return whether the unread body of *cycle* is so long that it is better to close the connection than to read
+        the body.
         """
         ...
 
     def wants_body(self) -> None:
-        """Read more of the request body from the client, because the application has consumed everything that
+        """Read more of the request body from the client, because the application has consumed all data that has
         arrived.
         """
         ...
 
     def completed(self, cycle: "Cycle") -> None:
-        """Continue with the next request after the response of *cycle* is complete."""
+        """Start the next request, because the response of *cycle* is complete."""
         ...
 
     def cut(self) -> None:
-        """Close the connection before the response is complete, which shows the client that the response is
+        """Close the connection before the response is complete, so that the client notices that the response is
         incomplete.
         """
         ...
 
     def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        """Return a future of the next request for the current task, or None if the task must end. The future is
-        cancelled if no request follows.
+        """Return a future of the next request for the current task, or None if the task must end. If no request
+        follows, the future is canceled.
         """
         ...
 
 
 async def serve(cycle: "Cycle | None", app: App) -> None:
-    """Run *app* for the request *cycle* and the requests after it. Every client gets an answer or a closed
-    connection.
-    """
+    """Run *app* for the request *cycle* and later ones. Every client gets an answer or a closed connection."""
     while cycle is not None:
         try:
             await app(cycle.scope, cycle.receive, cycle.send)
@@ -91,8 +89,8 @@ async def serve(cycle: "Cycle | None", app: App) -> None:
 
 
 class Cycle:
-    """One request, from the time its head is complete. The client wants to keep the connection open if *is_persistent*
-    is true.
+    """Request from the time when its head is complete. If *is_persistent* is true, the client wants to keep the
+    connection open.
     """
 
     __slots__ = (
@@ -130,9 +128,9 @@ class Cycle:
         self.is_persistent = is_persistent
         self.body_complete = False
         self.unread_bytes = 0
-        """Bytes of the request body that have arrived and that the application has not read."""
+        """Number of bytes of the request body that have arrived but that the application has not read."""
         self.expects_continue = expects_continue
-        """True while the client waits for `100 Continue` before it sends the request body."""
+        """Whether the client waits for `100 Continue` before it sends the request body."""
         self.disconnected = False
         self.response_started = False
         self.response_complete = False
@@ -150,7 +148,7 @@ class Cycle:
     # The end of the application
 
     def failed(self) -> None:
-        """Answer with status 500 if no part of the response has been sent, or else close the connection."""
+        """Answer with status 500 if no part of the response has been sent. Otherwise, close the connection."""
         if self.disconnected or self.response_complete:
             return
         if self.has_left:
@@ -204,7 +202,7 @@ class Cycle:
     # The side of the application
 
     async def receive(self) -> Message:
-        """Return the next bytes of the request body, or `http.disconnect` if the client has gone or the response is
+        """Return the next part of the request body, or `http.disconnect` if the client has gone or the response is
         complete.
         """
         while not (self._has_news or self.disconnected or self.response_complete):
@@ -311,7 +309,7 @@ class Cycle:
             self._connection.completed(self)
 
     def _write_counted(self, head: bytes, body: bytes, *, last: bool) -> None:
-        """Write body bytes without chunked encoding, and check that the body has the announced length."""
+        """Write a part of the body without chunked encoding, and check that the body has the announced length."""
         if self._remaining is not None:
             self._remaining -= len(body)
             if self._remaining < 0 or (last and self._remaining):
@@ -336,8 +334,8 @@ class Cycle:
 
 
 def _only_length(value: bytes, former: int | None) -> int:
-    """Return the number in the `content-length` header *value*. Raise RuntimeError if *former*, the number of an
-    earlier such header, is not None.
+    """Return the number in *value*, the value of a `content-length` header. Raise RuntimeError if *former*, the number
+    in an earlier such header, is not None.
     """
     if former is not None or not value:
         raise _no_length()
@@ -350,8 +348,8 @@ def _only_length(value: bytes, former: int | None) -> int:
 
 
 def _checked(head: bytes, ends: int) -> bytes:
-    """Return the response head *head* if it has exactly *ends* line ends. One check of the whole head costs a tenth of
-    checking each line.
+    """Return the response head *head* if it has exactly *ends* line ends. One check of the whole head takes a tenth of
+    the time of a check of each line.
 
     Raises:
         RuntimeError: if a header contains a line break, which would start another header, or a NUL byte.
@@ -366,7 +364,7 @@ def _no_length() -> RuntimeError:
 
 
 def _status_line(status: int) -> bytes:
-    """Return the HTTP status line for a status code that has no standard reason phrase."""
+    """Return the HTTP status line for a status code without a standard reason phrase."""
     if not 200 <= status <= 999:
         raise RuntimeError(f"{status} is not a valid HTTP response status")
     return b"HTTP/1.1 %d \r\n" % status

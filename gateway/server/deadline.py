@@ -1,4 +1,4 @@
-"""Deadline by which a client must send or read data."""
+"""Deadline for a client to send or read data."""
 
 import asyncio
 from typing import Final
@@ -9,8 +9,8 @@ BODY_GRACE_S: Final = 20.0  # before the rate counts, as in Apache's mod_reqtime
 
 
 class ClientDeadline:
-    """Deadline of one client connection. The attribute `due` is in seconds of the event loop's clock, or None while the
-    client waits for the gateway.
+    """Deadline for one client connection. The attribute `due` is in seconds of the event loop's clock, or None while
+    the client waits for the gateway.
 
     One timer for each connection compares `due` with the clock, so that no request has to start or stop a timer.
     """
@@ -35,7 +35,7 @@ class ClientDeadline:
         self.due = self._loop.time() + self._limits.write_timeout_s
 
     def expect_body(self, received_bytes: int) -> None:
-        """Set the deadline for the next bytes of a request body, of which *received_bytes* bytes have arrived."""
+        """Set the deadline for the next part of a request body of which *received_bytes* bytes have arrived."""
         now = self._loop.time()
         due = now + self._limits.body_idle_s
         rate = self._limits.min_body_bytes_per_s
@@ -46,7 +46,7 @@ class ClientDeadline:
         self.due = due
 
     def start_body(self) -> None:
-        """Reset the time that counts toward the minimum rate of a request body."""
+        """Restart the time that counts toward the minimum rate of a request body."""
         self._body_from = -1.0
 
     def pause(self) -> None:
@@ -55,13 +55,13 @@ class ClientDeadline:
         self.due = None
 
     def resume(self) -> None:
-        """Exclude the time since `pause` from the time that counts toward the minimum body rate."""
+        """Exclude the time since the call of `pause` from the time that counts toward the minimum body rate."""
         if self._body_from >= 0.0:
             self._body_from += self._loop.time() - self._paused_at
 
     def next_check(self, now: float) -> float:
-        """Return the time at which to compare `due` with the clock again, early enough for any deadline that may start
-        until then.
+        """Return the next time for comparing `due` with the clock, early enough for any deadline that starts until
+        then.
         """
         limits = self._limits
         latest = now + min(limits.keep_alive_s, limits.body_idle_s, limits.write_timeout_s, BODY_GRACE_S)

@@ -1,4 +1,4 @@
-"""Limit of open files of this process. Each connection needs one file descriptor.
+"""Limit on the number of open files of this process. Each connection needs one file descriptor.
 
 Without a free descriptor, workers look unavailable and new clients hang. Therefore the open file limit is raised to its
 maximum, and the number of accepted clients is bounded by this limit. Clients above the limit get status 503.
@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 
 PER_CLIENT = 2
-"""File descriptors for each client: one connection to the client and one to the worker."""
+"""Number of file descriptors for each client: one for its connection and one for a connection to a worker."""
 SPARE = 512
-"""File descriptors reserved for listeners, stores, health checks and KV event subscriptions. At most a quarter of the
-open file limit is reserved.
+"""Number of file descriptors reserved for listeners, stores, health checks and KV event subscriptions. At most a
+quarter of the open file limit is reserved.
 """
 
 MAX_TABLE_SIZE = 65_536
@@ -22,7 +22,7 @@ MAX_TABLE_SIZE = 65_536
 
 
 def raise_limit() -> int | None:
-    """Raise the open file limit of this process to its maximum, and return it, or None if there is no limit."""
+    """Raise the open file limit of this process to its maximum. Return the new limit, or None if there is no limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
@@ -30,7 +30,7 @@ def raise_limit() -> int | None:
 
 
 def clients_within(limit: int | None, wanted: int) -> int:
-    """Return how many of *wanted* clients can connect if the process may open *limit* files. The result is at
+    """Return how many of *wanted* clients can connect if the process is allowed to open *limit* files. The result is at
     least 1.
     """
     if limit is None:
@@ -39,14 +39,14 @@ def clients_within(limit: int | None, wanted: int) -> int:
 
 
 def table_size(clients: int, limit: int | None) -> int:
-    """Return the number of file descriptors to preallocate for *clients* clients, at most *limit*."""
+    """Return the number of file descriptors to preallocate for *clients* clients, but at most *limit*."""
     wanted = min(PER_CLIENT * clients + SPARE, MAX_TABLE_SIZE)
     return wanted if limit is None else min(wanted, limit)
 
 
 def preallocate(descriptors: int) -> None:
-    """Grow the kernel's table of this process to *descriptors* file descriptors, if the open file limit allows it. Each
-    file descriptor costs 8 bytes.
+    """Enlarge the kernel's table of this process to *descriptors* file descriptors, if the open file limit allows it.
+    Each file descriptor takes 8 bytes.
 
     Linux doubles a full table. If the process has threads, the kernel then waits until every processor has switched
     tasks (``expand_fdtable``: ``synchronize_rcu``). Without preallocation, each enlargement blocked the event loop for

@@ -1,4 +1,4 @@
-"""Read the request line and headers of a request, and limit their size."""
+"""Reader for the request line and headers of a request, which also limits their size."""
 
 from typing import Any, Final, NoReturn
 
@@ -12,13 +12,13 @@ _FRAMING: Final = frozenset({b"content-length", b"expect", b"host", b"transfer-e
 
 
 class ParsingStopped(Exception):
-    """Stops the HTTP parser. The reason is stored in `HeadReader.fault`, because a traceback would keep the connection
-    in memory.
+    """Exception that stops the HTTP parser. `HeadReader.fault` stores the reason, because a traceback would keep the
+    connection in memory.
     """
 
 
 class HeadReader:
-    """Reader of the request line and headers. The HTTP parser calls its methods whose names begin with ``on_``.
+    """Reader for the request line and headers. The HTTP parser calls the methods whose names begin with ``on_``.
 
     The parser is passed as an argument, because it already holds references to these methods.
     """
@@ -51,16 +51,16 @@ class HeadReader:
         self._hosts = 0  # `host` headers
         self._host: bytes | None = None  # the last one that was valid
         self.is_open = False
-        """True while a request line or headers have begun and are not complete."""
+        """Whether a request line or headers have begun but are not complete."""
         self.piece = b""
-        """Bytes of the request head that are being parsed."""
+        """Part of the request head that is being parsed."""
         self.read_bytes = 0
-        """Number of bytes of the request head that were parsed before the current ones."""
+        """Number of bytes of the request head that were parsed before the current part."""
         self.content_length = 0
         self.is_chunked = False
         self.expects_continue = False
         self.fault: GatewayError | None = None
-        """Error for the client that stopped the parsing, or None."""
+        """Error for the client because of which the parsing was stopped, or None."""
 
     # Callbacks of the parser
 
@@ -87,7 +87,7 @@ class HeadReader:
     # Steps of the connection
 
     def complete(self, parser: Any) -> dict[str, Any] | None:
-        """Return the ASGI scope of a complete request head, or None if the request asks for a protocol upgrade.
+        """Return the ASGI scope for a complete request head, or None if the request asks for a protocol upgrade.
 
         Raises:
             ParsingStopped: if the head is too large or not valid. The attribute `fault` has the error for the client.
@@ -112,14 +112,14 @@ class HeadReader:
         return scope
 
     def keep(self, piece: bytes) -> bool:
-        """Keep *piece*, bytes of an incomplete request head. Return False if the head is too large."""
+        """Add *piece* to the kept part of an incomplete request head. Return whether the head is still small enough."""
         if b"\n" not in self._begun:
             self._begun += piece
         self.read_bytes += len(piece)
         return self.read_bytes <= self._max_bytes
 
     def without_upgrade(self, parser: Any) -> bytes | None:
-        """Return the request head without its `upgrade` header, or None for the method CONNECT."""
+        """Return the request head without its `upgrade` header. For the method CONNECT, return None."""
         method = parser.get_method()
         if method == b"CONNECT":
             return None

@@ -1,4 +1,4 @@
-"""Create the listening socket, which is bound before any other part of the program starts."""
+"""Create the listening socket and bind it before any other part of the program starts."""
 
 import os
 import socket
@@ -38,5 +38,5 @@ def bind(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 def address_of(listener: socket.socket, host: str) -> str:
-    """Return the URL of *listener*, which contains *host* as configured and the port that was actually bound."""
+    """Return the URL of *listener*, which consists of *host* as configured and the port that was actually bound."""
     return f"http://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"

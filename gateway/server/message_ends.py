@@ -1,4 +1,4 @@
-"""Find where request heads and bodies end in the bytes that a client sends.
+"""Detect where request heads and bodies end in the bytes that a client sends.
 
 The HTTP parser does not report where a request ends within a buffer, so this module splits the buffer first. The split
 is correct only for valid requests. The parser sees the same bytes and rejects invalid requests before the next call.
@@ -17,20 +17,20 @@ _SMALL_CHUNKS: Final = re.compile(
     + b"|".join(rb"[%x%X]%b[\s\S]{%d}" % (size, size, _LINE_REST, size) for size in range(1, 16))
     + rb")\r\n)++"
 )
-"""Pattern that matches a whole run of small chunks. A loop would take 25 ms for 40,000 chunks of one byte, which can
-arrive at once.
+"""Pattern for a whole run of small chunks. A loop would take 25 ms for 40,000 chunks of one byte, which can arrive at
+once.
 """
 
 
 def past_empty_lines(data: bytes, at: int) -> int:
-    """Return the index of the first byte of *data*, from index *at* on, that is not an empty line before a request."""
+    """Return the index of the first byte in *data*, from index *at* on, after any empty lines before a request."""
     if data[at] not in b"\r\n":
         return at
     return len(data) - len(data[at:].lstrip(b"\r\n"))
 
 
 class MessageEnds:
-    """Finds the ends of request heads and bodies on one connection."""
+    """Detector for the ends of request heads and bodies on one connection."""
 
     __slots__ = ("_is_chunked", "_is_trailer", "_left", "_line", "_tail")
 
@@ -42,7 +42,7 @@ class MessageEnds:
         self._is_trailer = False
 
     def head_in(self, data: bytes, at: int) -> int:
-        """Return the index where the request head that continues at index *at* ends, or `len(data)` if the head is
+        """Return the index at which the request head that continues at index *at* ends, or `len(data)` if the head is
         incomplete.
         """
         tail = self._tail
@@ -66,7 +66,7 @@ class MessageEnds:
         self._line = b""
 
     def body_in(self, data: bytes, at: int) -> int:
-        """Return the index where the request body that continues at index *at* ends, or `len(data)` if the body is
+        """Return the index at which the request body that continues at index *at* ends, or `len(data)` if the body is
         incomplete. Trailers are part of the body.
         """
         if self._is_chunked:
@@ -102,8 +102,8 @@ class MessageEnds:
         return size
 
     def _keep(self, begun: bytes) -> None:
-        """Keep the first bytes of an incomplete line. The remaining bytes are chunk extensions or trailers, which are
-        not used.
+        """Keep the first bytes of an incomplete line. The other bytes are chunk extensions or trailers, which are
+        ignored.
         """
         line = self._line + begun
         self._line = (line if self._is_trailer else line.lstrip(b"0"))[:_MAX_LINE]

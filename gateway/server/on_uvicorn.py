@@ -1,4 +1,4 @@
-"""Run an ASGI application on uvicorn's event loop and life cycle, with the gateway's own connection class."""
+"""Run an ASGI application with uvicorn's event loop and life cycle, but with the gateway's own connection class."""
 
 import asyncio
 import contextlib
@@ -29,18 +29,18 @@ _POLL_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class ServingOptions:
-    """Options of one server."""
+    """Options for one HTTP server."""
 
     limits: ConnectionLimits
     address: str = ""
-    """Host and port of the server, for error messages."""
+    """Host and port of the server, used in error messages."""
     shutdown_grace_s: int = 0
     log_level: str = "warning"
 
 
 def uvicorn_config(app: App, options: ServingOptions, *, stop: Stop | None = None) -> uvicorn.Config:
-    """Return the uvicorn configuration that runs *app* with the gateway's connection class. Signals do not request a
-    stop if *stop* is None.
+    """Return the uvicorn configuration that runs *app* with the gateway's connection class. If *stop* is None, signals
+    do not request a stop.
     """
     limits = options.limits
     shared_stop = stop or Stop(delay_s=0.0, clock=time.monotonic)
@@ -73,8 +73,8 @@ def uvicorn_config(app: App, options: ServingOptions, *, stop: Stop | None = Non
 
 
 def _level_for_uvicorn(level: str) -> str:
-    """Return uvicorn's log level for the program's log level. uvicorn's INFO lines would only repeat the gateway's own
-    startup message.
+    """Return uvicorn's log level for the program's log level. The INFO lines of uvicorn would only repeat the gateway's
+    own startup message.
     """
     return "warning" if level == "info" else level
 
@@ -96,8 +96,8 @@ class _Uvicorn(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle stop signals. Unlike uvicorn, do not raise them again afterwards, so that a requested stop exits with
-        status 0.
+        """Handle stop signals. Unlike uvicorn, do not raise the signals again afterwards, so that a requested stop
+        exits with status 0.
         """
         with handled_by(self.handle_exit):
             yield
@@ -110,7 +110,7 @@ class _Uvicorn(uvicorn.Server):
         return await super().on_tick(counter) or self._stop.is_due
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Wait for running requests until the grace period ends, cancel requests that still run, and shut down the
+        """Wait for running requests until the grace period ends, cancel the remaining requests, and shut down the
         application.
 
         uvicorn's own method shuts the application down without waiting for cancelled requests to clean up. After a
@@ -158,8 +158,8 @@ class _Uvicorn(uvicorn.Server):
 
 
 def _accepted(bound: socket.socket) -> Iterator[socket.socket]:
-    """Yield connections that the kernel has accepted but the program has not. Closing the listening socket would reset
-    these connections.
+    """Yield the connections that the kernel has accepted but the program has not. If the listening socket were closed,
+    they would be reset.
     """
     if bound.fileno() == -1:
         return

@@ -1,5 +1,5 @@
-"""Tune the memory allocator, thread switching and garbage collector of this process so that the event loop is not
-blocked.
+"""Tune the memory allocator, thread switching and garbage collector of this process, so that they do not block the
+event loop.
 
 The allocator keeps freed memory. A request body of 220 kB is copied several times, and a copy into new memory pages
 takes twice as long, because the kernel clears each page. Threads must release Python's global lock (the GIL) sooner.
@@ -25,20 +25,20 @@ The prefix index is freed by reference counting. Reference cycles come from fail
 the second generation is collected.
 """
 SWITCH_S = 0.0005
-"""Seconds after which a running thread must release Python's global lock (the GIL) if other threads wait for it."""
+"""Seconds after which a running thread must release Python's global lock (the GIL) if other threads wait."""
 KEPT_BYTES = 64 * 2**20
-"""Bytes of free memory at the end of the heap that are kept instead of being returned to the operating system."""
+"""Number of bytes of free memory to keep at the end of the heap instead of returning them to the operating system."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # malloc.h of glibc
 _LARGEST_FROM_HEAP = 2**20
-"""Size in bytes above which malloc maps a block separately. Large bodies in the heap would move its end by more than
+"""Size in bytes above which malloc maps a block separately. In the heap, large bodies would move its end by more than
 `KEPT_BYTES`, and returning that much memory blocks the event loop for 7 ms.
 """
 
 
 @contextlib.contextmanager
 def ready_to_serve() -> Iterator[None]:
-    """Tune the process while the context is active. The malloc settings stay, because their former values cannot be
-    read.
+    """Tune the process while the context is active. The settings of malloc remain, because their former values cannot
+    be read.
     """
     keep_freed_memory()
     before = sys.getswitchinterval()
@@ -51,7 +51,7 @@ def ready_to_serve() -> Iterator[None]:
 
 
 def keep_freed_memory() -> bool:
-    """Configure malloc and return True, or return False if the C library is not glibc and cannot be configured."""
+    """Configure malloc. Return whether this was possible, which requires the C library glibc."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None:
         return False
@@ -60,7 +60,7 @@ def keep_freed_memory() -> bool:
 
 @contextlib.contextmanager
 def tune_gc() -> Iterator[None]:
-    """Exclude existing objects from garbage collection, and collect new ones rarely, while the context is active."""
+    """Exclude existing objects from garbage collection, and collect new objects rarely, while the context is active."""
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()

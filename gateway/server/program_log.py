@@ -1,4 +1,4 @@
-"""Program log on stderr, as text lines for people or JSON lines for log collectors."""
+"""Log of the program on stderr, as text lines for people or as JSON lines for log collectors."""
 
 import logging
 import sys
@@ -16,7 +16,7 @@ Format = Literal["text", "json"]
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 _NOISY = ("httpx", "httpcore")
-"""Loggers that would write one line for every worker health check."""
+"""Loggers that would write one line for each health check of a worker."""
 
 
 class JsonLine(logging.Formatter):
@@ -42,7 +42,7 @@ class JsonLine(logging.Formatter):
 
 
 def log_to_stderr(level: str, format: Format = "text") -> None:  # noqa: A002  # the name that the setting has
-    """Configure logging to stderr, unless a program that embeds the gateway has already configured logging.
+    """Configure logging to stderr, unless an embedding program has already configured logging.
 
     The JSON log also contains Python warnings and uncaught exceptions from all threads.
     """
@@ -61,7 +61,7 @@ def log_to_stderr(level: str, format: Format = "text") -> None:  # noqa: A002  #
 
 
 def say(sentence: str) -> None:
-    """Write *sentence* to stderr, as a JSON log line if the program logs JSON, and as plain text otherwise."""
+    """Write *sentence* to stderr, as a JSON log line if the program logs JSON, and otherwise as plain text."""
     if any(isinstance(handler.formatter, JsonLine) for handler in logging.root.handlers):
         _log.error(sentence)
     else:

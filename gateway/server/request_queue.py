@@ -1,4 +1,4 @@
-"""Queue of the requests of one client connection, which are served in order."""
+"""Queue for the requests of one client connection, which are served in order."""
 
 import asyncio
 from collections import deque
@@ -14,7 +14,7 @@ MAX_WAITING: Final = (
 
 
 class RequestQueue:
-    """The request that is being served on a connection, and the pipelined requests that wait behind it.
+    """Request that is being served on a connection, and the pipelined requests that wait behind it.
 
     A task that has served a request waits for the next one, because creating a task costs more than all other server
     work for a request. The task ends instead if the next request would see leftover state: a pending cancellation or a
@@ -62,7 +62,7 @@ class RequestQueue:
         self._waiting.append(cycle)
 
     def serve_next(self) -> bool:
-        """Serve the request that has waited longest, or return False if none waits."""
+        """Serve the request that has waited longest. Return whether there was a waiting request."""
         if not self._waiting:
             self.serving = None
             return False
@@ -70,12 +70,12 @@ class RequestQueue:
         return True
 
     def remove_last(self, cycle: Cycle | None) -> None:
-        """Remove the request *cycle*, whose body is invalid, if it is the last one in the queue."""
+        """Remove the request *cycle*, whose body is invalid, if it is the last request in the queue."""
         if self._waiting and self._waiting[-1] is cycle:
             self._waiting.pop()
 
     def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        """Keep the current task and return a future of its next request, or None if the task must end."""
+        """Keep the current task and return a future for its next request, or None if the task must end."""
         if self._idle_task is not None:
             return None
         task = asyncio.current_task()

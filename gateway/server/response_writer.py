@@ -1,4 +1,4 @@
-"""Write responses to one client, with flow control."""
+"""Write responses to a client, with flow control."""
 
 import asyncio
 from typing import Final
@@ -10,7 +10,7 @@ _MAX_HELD_BYTES: Final = 4096  # of one piece
 
 
 class ResponseWriter:
-    """Writer of the responses on one connection. All data is discarded after the client has disconnected."""
+    """Writer for the responses on a connection. After the client has disconnected, it discards all data."""
 
     __slots__ = ("_dates", "_drained", "_held", "_loop", "_transport", "is_writable")
 
@@ -21,13 +21,13 @@ class ResponseWriter:
         self._held: list[bytes] = []  # written at the end of this iteration of the loop
         self._drained: asyncio.Future[None] | None = None
         self.is_writable = True
-        """False while the client reads too slowly."""
+        """Whether data can be written. The value is False while the client reads too slowly."""
 
     def pause(self) -> None:
         self.is_writable = False
 
     def resume(self) -> None:
-        """Allow writing again, also after the connection is lost, so that no writer waits forever."""
+        """Allow data to be written again, also after the connection is lost, so that no writer waits forever."""
         self.is_writable = True
         waiter, self._drained = self._drained, None
         if waiter is not None and not waiter.done():
@@ -48,7 +48,7 @@ class ResponseWriter:
             self._transport.write(data)
 
     def write_soon(self, data: bytes) -> None:
-        """Write *data* at the end of this event loop iteration, together with other data for this client.
+        """Write *data* at the end of this iteration of the event loop, together with other data for the client.
 
         Under load, several events of a stream are then sent at once. One send call costs as much as all other work for
         an event.

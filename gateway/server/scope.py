@@ -1,4 +1,4 @@
-"""Build the ASGI scopes of the requests of one connection."""
+"""Build the ASGI scopes for the requests on one connection."""
 
 from typing import Any, Final
 from urllib.parse import unquote
@@ -13,7 +13,7 @@ _ASGI: Final = {"version": "3.0", "spec_version": "2.3"}
 
 
 class ScopeBuilder:
-    """Builder of ASGI scopes that caches the scope of the last request line, because most clients repeat one request
+    """Builder for ASGI scopes. It caches the scope for the last request line, because most clients repeat one request
     line.
     """
 
@@ -22,7 +22,7 @@ class ScopeBuilder:
     def __init__(
         self, client: tuple[str, int] | None, server: tuple[str, int] | None, scheme: str, state: dict[str, Any]
     ) -> None:
-        """Create a builder of ASGI scopes. The mapping *state* of the lifespan is copied into every scope."""
+        """Create a builder for ASGI scopes. The mapping *state* of the lifespan is copied into every scope."""
         self._client = client
         self._server = server
         self._scheme = scheme
@@ -31,14 +31,14 @@ class ScopeBuilder:
         self._last_scope: dict[str, Any] | None = None
 
     def repeated(self, head: bytes) -> dict[str, Any] | None:
-        """Return an ASGI scope without headers if *head* begins with the previous request line, or None otherwise."""
+        """Return an ASGI scope without headers if *head* begins with the previous request line, or else None."""
         if self._last_scope is not None and head.startswith(self._last_line):
             return self._last_scope.copy()
         return None
 
     def build(self, method: bytes, target: bytes, version: str) -> "tuple[dict[str, Any], bytes | None] | None":
-        """Return an ASGI scope without headers, and the host if *target* is an absolute URL. Return None if *target* is
-        not allowed.
+        """Return an ASGI scope without headers, and the host if *target* is an absolute URL. If *target* is not
+        allowed, return None.
 
         Raises:
             httptools.HttpParserInvalidURLError: if *target* is not a URL.
@@ -74,7 +74,7 @@ class ScopeBuilder:
         return scope, authority
 
     def complete(self, scope: dict[str, Any], headers: list[tuple[bytes, bytes]]) -> dict[str, Any]:
-        """Add the *headers* and a copy of the lifespan state to the ASGI scope *scope*, and return it."""
+        """Add the *headers* and a copy of the lifespan state to the ASGI scope *scope*, and return the scope."""
         scope["headers"] = headers
         scope["state"] = self._state.copy()
         return scope

@@ -1,4 +1,4 @@
-"""Limits and state that all client connections of one server share."""
+"""Limits and state that all client connections of a server share."""
 
 import asyncio
 import time
@@ -12,24 +12,23 @@ from gateway.server.addresses import Addresses
 from gateway.server.stop import Stop
 
 MAX_NAMES: Final = 512
-"""Largest number of cached header names. A full cache is emptied, which also drops names that clients no longer send.
-"""
+"""Maximum number of cached header names. A full cache is emptied, which drops names that clients no longer send."""
 _MAX_NAME_BYTES: Final = 64
-"""Longest header name in bytes that is cached. Names that common clients send are shorter."""
+"""Maximum length in bytes of a header name in the cache. Names that common clients send are shorter."""
 _BEFORE_ANY_TIME: Final = -1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """Limits for the client connections of one server."""
+    """Limits for the client connections of a server."""
 
     max_connections: int = 10_000
     max_header_bytes: int = 65_536
     keep_alive_s: float = 75.0
-    """Seconds in which a client must begin its next request, and again in which it must complete the request head."""
+    """Seconds within which a client must begin its next request, and within which it must complete the head."""
     write_timeout_s: float = 300.0
-    """Seconds in which a client must read some of an answer while all buffers between the gateway and the client are
-    full.
+    """Seconds within which a client must read a part of an answer while all buffers between the gateway and the client
+    are full.
     """
     body_idle_s: float = 60.0
     """Maximum seconds between two parts of a request body."""
@@ -38,7 +37,7 @@ class ConnectionLimits:
     max_per_address: int | None = None
     """Maximum number of connections from one client address, or None for no limit."""
     unlimited: tuple[str, ...] = ()
-    """Networks whose addresses may open any number of connections, such as those of trusted proxies."""
+    """Networks whose addresses are allowed to open any number of connections, such as those of trusted proxies."""
 
 
 class HeaderNames:
@@ -65,7 +64,7 @@ class HeaderNames:
 
 
 class DateLine:
-    """The `date` header line, formatted once a second. The function *wall_clock* returns seconds since 1970."""
+    """Formatted `date` header line, updated once a second. The function *wall_clock* returns seconds since 1970."""
 
     __slots__ = ("_line", "_until", "_wall_clock")
 
@@ -85,14 +84,14 @@ class DateLine:
 
 @dataclass(slots=True)
 class SharedState:
-    """State that all client connections of one server share."""
+    """State that all client connections of a server share."""
 
     connections: set[Any] = field(default_factory=set)
-    """Open client connections. The server waits on shutdown until they are closed."""
+    """Open client connections. On shutdown, the server waits until they are closed."""
     tasks: set["asyncio.Task[None]"] = field(default_factory=set)
-    """Tasks that serve a request. The server waits on shutdown until they end."""
+    """Tasks that serve requests. On shutdown, the server waits until they end."""
     stop: Stop = field(default_factory=lambda: Stop(delay_s=0.0, clock=time.monotonic))
-    """Stop of the server. Once a stop is requested, every answer is the last one of its connection."""
+    """State of a requested stop of the server. After the request, every answer is the last one on its connection."""
     names: HeaderNames = field(default_factory=HeaderNames)
     addresses: Addresses = field(default_factory=Addresses)
     """Number of open client connections by address."""
@@ -101,7 +100,7 @@ class SharedState:
     def admit(
         self, connection: object, client: tuple[str, int] | None, max_connections: int
     ) -> TooManyConnections | None:
-        """Count the new *connection* of *client* and return None, or return the error with which to refuse it."""
+        """Count the new connection *connection* of *client* and return None, or return the error to refuse it with."""
         if len(self.connections) >= max_connections:
             text = "The gateway has too many open connections (server.max_connections). Retry in 1 s."
             return TooManyConnections(text, retry_after_s=1)
@@ -114,6 +113,6 @@ class SharedState:
         return None
 
     def release(self, connection: object, host: str | None) -> None:
-        """Remove *connection* of *host* from the counts. A connection with *host* None was not counted by address."""
+        """Remove *connection* of *host* from the counts. If *host* is None, it was not counted by address."""
         self.connections.discard(connection)
         self.addresses.leave(host)

@@ -1,4 +1,4 @@
-"""Report in one sentence, instead of a traceback, why an application did not start."""
+"""Report in one sentence, without a traceback, why an application did not start."""
 
 from gateway.protocol.errors import GatewayError
 from gateway.server.asgi import App, Message, Receive, Send
@@ -6,7 +6,7 @@ from gateway.server.listener import ServerError
 
 
 class StartWatcher:
-    """Keeps the error with which an application failed to start, if it is an expected error."""
+    """Watcher that keeps the error with which an application failed to start, if the error is an expected one."""
 
     def __init__(self, *sentences: type[Exception]) -> None:
         """Create a watcher for GatewayError and the exception classes *sentences*, whose text is a sentence for the

@@ -1,4 +1,4 @@
-"""Stop of the server, which a signal requests and which takes effect after a delay.
+"""Stop of the server. A signal requests it, and it takes effect after a delay.
 
 1. After the first signal, `/readyz` returns 503, so that load balancers choose other servers. From then on, every
    answer is the last one of its connection. For ``delay_s`` seconds, new requests are accepted as before, until load
@@ -16,15 +16,14 @@ from gateway.server.asgi import App, Message, Receive, Send
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 CUT_S = 2.0
-"""Seconds in which requests that were cut off after the grace period can answer their callers and record their usage.
-"""
+"""Seconds in which requests that were canceled after the grace period can still answer and record their usage."""
 SCOPE_KEY = "stop"
 """Key of the `Stop` object in the ASGI lifespan state."""
 
 
 class Stop:
-    """State of a server stop, which signals request and other parts of the program poll. The function *clock* returns
-    monotonic seconds.
+    """State of a server stop. Signals request the stop, and other parts of the program poll this state. The function
+    *clock* returns monotonic seconds.
     """
 
     def __init__(self, *, delay_s: float, clock: Callable[[], float]) -> None:
@@ -32,9 +31,9 @@ class Stop:
         self._clock = clock
         self._until = 0.0
         self.is_requested = False
-        """True after a stop was requested. Clients should then use other servers."""
+        """Whether a stop was requested. If so, clients should use other servers."""
         self.is_forced = False
-        """True if the server must stop without waiting for requests."""
+        """Whether the server must stop without waiting for requests."""
 
     def signalled(self, number: int) -> None:
         """Handle the stop signal *number*. A second SIGTERM has no effect."""
@@ -52,12 +51,12 @@ class Stop:
 
     @property
     def is_due(self) -> bool:
-        """Whether the server must not accept new connections any more."""
+        """Whether the server must no longer accept new connections."""
         return self.is_requested and self.left_s == 0.0
 
 
 def with_stop(app: App, stop: Stop, lifespan: App | None = None) -> App:
-    """Return *app*, changed so that *stop* is in its lifespan state, which servers copy into every request.
+    """Return *app*, changed so that its lifespan state contains *stop*. Servers copy this state into every request.
 
     If *lifespan* is given, it handles the lifespan messages instead of *app*.
     """
@@ -76,8 +75,8 @@ def with_stop(app: App, stop: Stop, lifespan: App | None = None) -> App:
 
 @contextlib.contextmanager
 def handled_by(handle: Callable[[int, Any], object]) -> Iterator[None]:
-    """Call *handle* for each stop signal while the context is active, then restore the former handlers. Call this only
-    in the main thread.
+    """Call *handle* for each stop signal while the context is active, and then restore the former handlers. Call this
+    only in the main thread.
     """
     previous = {number: signal.signal(number, handle) for number in STOP_SIGNALS}
     try:

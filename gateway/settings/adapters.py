@@ -1,4 +1,4 @@
-"""Settings for LoRA adapters: which models are adapters, and how workers load them."""
+"""Settings for LoRA adapters: which models are adapters, and how workers load adapters."""
 
 from typing import Self
 

@@ -1,4 +1,4 @@
-"""Settings for tuning. The defaults were found by replaying traces, and few deployments have to change them."""
+"""Settings for tuning. Replays of traces gave the defaults, and few deployments have to change them."""
 
 from pydantic import Field
 

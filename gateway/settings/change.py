@@ -20,11 +20,11 @@ class Change:
     settings: Settings
     """Settings to apply now."""
     needs_restart: tuple[str, ...]
-    """Names of changed settings that take effect only after a restart."""
+    """Names of the changed settings that take effect only after a restart."""
 
 
 def applicable(running: Settings, wanted: Settings) -> Change:
-    """Return the changes in *wanted* that a gateway started with *running* can apply without a restart."""
+    """Return the changes in *wanted* that a gateway that started with *running* can apply without a restart."""
     settings = _keeping(wanted, running, *FIXED)
     if settings.routing.lease_s < settings.timeouts.total_s:
         # The lease that is in force would end before the answers that are to be allowed.

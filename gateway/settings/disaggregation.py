@@ -31,7 +31,7 @@ class DisaggregationSettings(Group):
 
 
 class HasRole(Protocol):
-    """Settings of a worker that decide which part of a request it computes."""
+    """Settings of a worker that determine which part of a request it computes."""
 
     @property
     def role(self) -> RoleName: ...
@@ -43,7 +43,7 @@ class HasRole(Protocol):
 def misplaced(
     workers: Sequence[HasRole], disaggregation: DisaggregationSettings | None, *, are_all: bool
 ) -> list[Contradiction]:
-    """Return the contradictions between the roles of one model's *workers*. *are_all*: discovery adds none."""
+    """Return the contradictions between the roles of a model's *workers*. *are_all* means that no others exist."""
     found: list[Contradiction] = []
     if disaggregation is None:
         found = roles_in_vain([(("workers", i), worker.role) for i, worker in enumerate(workers)])

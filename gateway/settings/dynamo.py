@@ -1,4 +1,4 @@
-"""Settings for a worker that is a Dynamo frontend. Requests are pinned through it to individual Dynamo workers."""
+"""Settings for a worker that is a Dynamo frontend. Through it, requests are pinned to individual Dynamo workers."""
 
 import re
 from typing import Annotated, Any, Self
@@ -15,8 +15,8 @@ _MOST = 2**64
 
 
 def _as_text(value: Any) -> Any:
-    """Return *value* as text if it is an integer. Text survives tools such as Helm, which read large integers as
-    floats.
+    """Return *value* as text if it is an integer. Tools such as Helm read large integers as floats, but leave text
+    unchanged.
     """
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
 
@@ -28,7 +28,7 @@ def _check_instance(value: str) -> str:
 
 
 InstanceId = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_instance), WithJsonSchema(TEXT_OR_NUMBER)]
-"""Dynamo instance id: an unsigned 64-bit integer in decimal digits."""
+"""Dynamo instance id, which is an unsigned 64-bit integer in decimal digits."""
 
 
 class InstanceSettings(Group):

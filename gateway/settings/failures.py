@@ -1,4 +1,4 @@
-"""Settings for workers that are slow, fail or are drained: timeouts, health checks, circuit breakers, retries."""
+"""Settings for workers that are slow, fail or are drained: timeouts, health checks, circuit breakers, and retries."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""Settings for the fallbacks of a model: backends that answer if no worker can, and their cost limits."""
+"""Settings for the fallbacks of a model, which answer if no worker can, and for their cost limits."""
 
 from typing import Literal, Self, get_args
 
@@ -51,7 +51,7 @@ class PriceSettings(TokenPriceSettings):
 
 
 class AllowanceSettings(Group):
-    """Limits and price of one fallback."""
+    """Limits and price of a fallback."""
 
     context_tokens: Count | None = Field(
         default=None,
@@ -137,12 +137,12 @@ class FallbackSettings(Group):
 
     @property
     def kind(self) -> str:
-        """Kind of the fallback: the name of its only group that is set."""
+        """Kind of the fallback, which is the name of the only group that is set."""
         return self._set[0]
 
     @property
     def group(self) -> AllowanceSettings:
-        """Settings of the fallback: its only group that is set."""
+        """Settings of the fallback, which are in the only group that is set."""
         group: AllowanceSettings = getattr(self, self.kind)
         return group
 

@@ -22,7 +22,7 @@ LONGEST_VALUE = 80  # characters of a value that a sentence repeats: a line of a
 
 
 class SettingsError(Exception):
-    """The configuration is invalid. *sentences* has one error message for each fault."""
+    """The configuration is invalid. *sentences* contain one error message for each fault."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -50,7 +50,7 @@ _ALLOWED: Final[dict[str, str]] = {
 
 
 def sentences_of(error: ErrorDetails, origins: Mapping[Place, str]) -> Iterator[str]:
-    """Yield the error messages for *error*. *origins* maps each place set by an environment variable to its name."""
+    """Yield the error messages for *error*. *origins* maps settings to the environment variables that set them."""
     place, kind = split_kind(error["loc"])
     match error["type"]:
         case "default_factory_not_called":
@@ -81,7 +81,7 @@ def unknown_variable(variable: str) -> str:
 
 
 def kind_of(value: Any) -> str:
-    """Return a description of the type of *value*, such as "a list", without its content."""
+    """Return a description of the type of *value*, such as "a list", that does not show the content."""
     match value:
         case None:
             return "empty"
@@ -94,7 +94,7 @@ def kind_of(value: Any) -> str:
 
 
 def _shown(error: ErrorDetails, place: Place) -> str:
-    """Return the invalid value as an error message may show it, or a description if the value may be secret."""
+    """Return the invalid value in the form for an error message, or a description if the value could be secret."""
     value, annotation = error["input"], annotation_at(place)
     if isinstance(value, dict | list) or value is None:
         return kind_of(value)
@@ -108,12 +108,12 @@ def _cut(text: str) -> str:
 
 
 def _holds_groups(annotation: Any) -> bool:
-    """Return whether a group or a list of groups is expected. A single value given instead may be a secret."""
+    """Return whether a group or a list of groups is expected. A single value in its place could be a secret."""
     return bool(fields_of(annotation) or fields_of(entry_of(annotation)))
 
 
 def _named(place: Place, origins: Mapping[Place, str]) -> str:
-    """Return the setting as the operator wrote it: by its environment variable, or by its place in the file."""
+    """Return the setting as the operator wrote it: its environment variable, or its place in the settings file."""
     for depth in range(len(place), 0, -1):
         if place[:depth] in origins:
             return f"{origins[place[:depth]]} ({dotted(place)})"
@@ -121,7 +121,7 @@ def _named(place: Place, origins: Mapping[Place, str]) -> str:
 
 
 def _kinds_with(place: Place) -> list[str]:
-    """Return the kinds of guardrails or other unions at *place* that have the setting."""
+    """Return the kinds of guardrails (or of other unions) at *place* that have the setting."""
     groups = groups_by_kind(annotation_at(place[:-1]))
     return [kind for kind, group in groups.items() if place[-1] in group.model_fields]
 

@@ -1,4 +1,4 @@
-"""Types of settings: the type at each place, and whether a type is a group, a list or text."""
+"""Types of settings: the type of each setting, and whether a type is a group, a list or text."""
 
 from copy import copy
 from types import NoneType, UnionType
@@ -31,7 +31,7 @@ def annotation_at(place: Place) -> Any:
 
 
 def fields_of(annotation: Any) -> dict[str, FieldInfo] | None:
-    """Return the fields of a group, or of all groups of a union. Return None for other types."""
+    """Return the fields of a group, or of all groups of a union. For other types, return None."""
     groups = groups_of(annotation)
     if len(groups) == 1:
         return groups[0].model_fields
@@ -61,7 +61,7 @@ def groups_of(annotation: Any) -> tuple[type[BaseModel], ...]:
 
 
 def groups_by_kind(annotation: Any) -> dict[str, type[BaseModel]]:
-    """Return the groups of a union by the value of their field ``kind``, or nothing for other types."""
+    """Return the groups of a union by the value of their field ``kind``. For other types, return an empty dict."""
     groups = groups_of(annotation)
     if len(groups) < 2:
         return {}
@@ -69,7 +69,7 @@ def groups_by_kind(annotation: Any) -> dict[str, type[BaseModel]]:
 
 
 def split_kind(loc: Place) -> tuple[Place, str | None]:
-    """Return the place of a setting for the pydantic error location *loc*, and the kind of the union there or None.
+    """Return the place of a setting for the pydantic error location *loc*, and the kind of the union there, or None.
 
     For a union, pydantic inserts the kind of the group into the location.
     """
@@ -82,13 +82,13 @@ def split_kind(loc: Place) -> tuple[Place, str | None]:
 
 
 def entry_of(annotation: Any) -> Any:
-    """Return the type of a list's entries, or None for a type that is not a list."""
+    """Return the type of a list's entries. For other types, return None."""
     bare_type = bare(annotation)
     return get_args(bare_type)[0] if get_origin(bare_type) is tuple else None
 
 
 def value_of(annotation: Any) -> Any:
-    """Return the type of a mapping's values, or None for a type that is not a mapping. Operators choose the keys."""
+    """Return the type of a mapping's values, or None for other types. Operators choose the keys of a mapping."""
     bare_type = bare(annotation)
     return get_args(bare_type)[1] if get_origin(bare_type) is dict else None
 

@@ -1,4 +1,4 @@
-"""Settings for guardrails: what they check in requests and answers, and what they do with matches."""
+"""Settings for guardrails: which parts of requests and answers they check, and what they do with matches."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -73,7 +73,7 @@ _KIND = Field(
 
 
 class _Guardrail(Group):
-    """Settings that guardrails of every kind have."""
+    """Settings that all kinds of guardrails have."""
 
     name: EntityName = Field(description="name of the guardrail in models, teams, errors and metrics")
     kind: str
@@ -110,12 +110,12 @@ class _Guardrail(Group):
         return unless_contradictory(self, [*empty, *self._contradictions()])
 
     def _contradictions(self) -> Iterator[Contradiction]:
-        """Yield the contradictions between settings that only this kind of guardrail has."""
+        """Yield the contradictions between settings that only one kind of guardrail has."""
         yield from ()
 
 
 class _Scanning(_Guardrail):
-    """Settings of guardrails that search texts in the gateway itself, without a service."""
+    """Settings for guardrails that search texts in the gateway itself, without a service."""
 
     allow: Texts = Field(default=(), description="texts that the guardrail ignores even if they match")
     allow_patterns: Texts = Field(
@@ -198,7 +198,7 @@ def _unknown_detectors(names: Sequence[str], known: Sequence[str]) -> Iterator[C
 
 
 class Guarded(Protocol):
-    """Settings of a model or team that names guardrails."""
+    """Settings of a model or team that uses guardrails by name."""
 
     @property
     def guardrails(self) -> tuple[str, ...]: ...
@@ -211,7 +211,7 @@ def unknown_guardrails(
     *,
     region: str | None,
 ) -> list[Contradiction]:
-    """Return the contradictions between *guardrails* and the names that models and teams use."""
+    """Return the contradictions between *guardrails* and the guardrail names that models and teams use."""
     found = repeated([(("guardrails", i, "name"), each.name) for i, each in enumerate(guardrails)])
     known = [each.name for each in guardrails]
     for group, guarded in (("models", models), ("teams", teams)):

@@ -18,7 +18,7 @@ _DESCRIPTIVE = frozenset({"title", "description", "default", "format", "writeOnl
 
 
 def published_schema() -> dict[str, Any]:
-    """Return the schema of a settings file, with descriptions and defaults, as editors show them."""
+    """Return the JSON Schema of a settings file, with descriptions and defaults for editors."""
     schema = Settings.model_json_schema()
     for group in schema["properties"].values():
         if "$ref" in group:
@@ -28,12 +28,12 @@ def published_schema() -> dict[str, Any]:
 
 
 def written(schema: Mapping[str, Any]) -> str:
-    """Return *schema* as a file has it."""
+    """Return the JSON Schema *schema* as text for a file."""
     return json.dumps(schema, indent=2) + "\n"
 
 
 def settings_schema() -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the schema of the settings without descriptions, and the definitions that it refers to.
+    """Return the JSON Schema of the settings without descriptions, and the definitions to which it refers.
 
     References start with ``#/definitions/``, as in the schema of the Helm chart's values.
     """
@@ -59,7 +59,7 @@ def _add_former_names(groups: Mapping[str, Any], definitions: dict[str, Any]) ->
 
 
 def _groups_at(place: Place) -> list[str]:
-    """Return the names of the groups at *place*, where `ANY` stands for an entry."""
+    """Return the names of the groups at *place*, in which `ANY` stands for any entry."""
     return [group.__name__ for group in groups_of(annotation_at(_first_entry(place)))]
 
 
@@ -69,7 +69,7 @@ def _property(definitions: Mapping[str, Any], place: Place) -> dict[str, Any]:
 
 
 def _first_entry(place: Place) -> Place:
-    """Return *place* with an entry in place of each `ANY`: the first of a list, any name of a mapping."""
+    """Return *place* with an entry in place of each `ANY`: the first entry of a list, or any name in a mapping."""
     return tuple(
         "name" if place[depth - 1] == "model_limits" and step == ANY else 0 if step == ANY else step
         for depth, step in enumerate(place)
@@ -77,7 +77,7 @@ def _first_entry(place: Place) -> Place:
 
 
 def _bare(node: Any) -> Any:
-    """*node* of a schema without what only describes. Names of properties are no keywords."""
+    """Return *node* of a schema without the keywords that only describe it. Names of properties are not keywords."""
     if isinstance(node, list):
         return [_bare(each) for each in node]
     if not isinstance(node, dict):

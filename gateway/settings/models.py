@@ -106,7 +106,7 @@ class WorkerSettings(Group):
 
     @property
     def is_shared(self) -> bool:
-        """Whether the url of this worker may serve several workers, such as data-parallel ranks."""
+        """Whether the URL of the worker can serve several workers, such as data-parallel ranks."""
         event_ranks = 1 if self.kv_events is None else self.kv_events.ranks
         return self.dynamo is not None or self.ranks != 1 or event_ranks > 1
 
@@ -250,12 +250,12 @@ class ModelSettings(Group):
 
     @property
     def adapter_base(self) -> str | None:
-        """Name of the base model of the LoRA adapter, or None if this model is not an adapter."""
+        """Name of the base model of the LoRA adapter, or None if the model is not an adapter."""
         return None if self.adapter is None else self.adapter.of
 
     @property
     def adapter_name(self) -> str | None:
-        """Name of the LoRA adapter on its workers, or None if this model is not an adapter."""
+        """Name of the LoRA adapter on its workers, or None if the model is not an adapter."""
         if self.adapter is not None and self.adapter.name is not None:
             return self.adapter.name
         return None if self.adapter_base is None else self.upstream_model
@@ -267,7 +267,7 @@ class ModelSettings(Group):
 
     @property
     def _is_found(self) -> bool:
-        """Whether workers that the settings do not list may be discovered."""
+        """Whether discovery can find workers that the settings do not list."""
         return any(source is not None for source in (self.workers_file, self.service, self.pods, self.dns))
 
 

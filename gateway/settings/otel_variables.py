@@ -1,4 +1,4 @@
-"""Settings for traces from the ``OTEL_*`` variables of OpenTelemetry, if ``tracing.otel_environment`` is true.
+"""Settings for traces, taken from OpenTelemetry's ``OTEL_*`` variables if ``tracing.otel_environment`` is true.
 
 Names and formats: https://opentelemetry.io/docs/specs/otel/configuration/sdk-environment-variables/ and
 https://opentelemetry.io/docs/specs/otel/protocol/exporter/.
@@ -24,7 +24,7 @@ _SAMPLERS: Final = {
 
 
 def otel_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[list[Override], list[str]]:
-    """Return the settings in the ``OTEL_*`` variables that *data* does not set, and an error message for each bad one.
+    """Return the settings from ``OTEL_*`` variables that *data* does not set, and error messages for invalid variables.
 
     Nothing is returned unless ``tracing.otel_environment`` is true, or if ``OTEL_SDK_DISABLED`` is true.
     """
@@ -43,13 +43,13 @@ def otel_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> tuple[
 
 
 class _Fault(str):
-    """Description of a fault in a variable; follows the name of the variable in a message."""
+    """Description of a fault in an environment variable. In an error message, it follows the name of the variable."""
 
     __slots__ = ()
 
 
 def _settings(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
-    """Yield setting, variable and value for each variable that is set; `_Fault` if the value cannot be used."""
+    """Yield setting, variable and value for each variable that is set. Raise `_Fault` if the value cannot be used."""
     protocol, text = _exporter(environ, "PROTOCOL")
     if text not in ("", "http/protobuf"):
         yield "", protocol, _Fault("must be http/protobuf, which is the only protocol that the gateway sends")
@@ -96,7 +96,7 @@ def _ratio(environ: Mapping[str, str]) -> Iterator[tuple[str, str, Any]]:
 
 
 def _exporter(environ: Mapping[str, str], name: str) -> tuple[str, str]:
-    """Return the variable for traces, or else the one for all signals, and its text."""
+    """Return the variable for traces or, if it is not set, the variable for all signals, with its text."""
     for variable in (f"{_EXPORTER}TRACES_{name}", f"{_EXPORTER}{name}"):
         if environ.get(variable):
             return variable, environ[variable]
@@ -104,7 +104,7 @@ def _exporter(environ: Mapping[str, str], name: str) -> tuple[str, str]:
 
 
 def _pairs(text: str) -> dict[str, str] | _Fault:
-    """Return the pairs of ``key=value,key=value``, with their percent-encoding undone."""
+    """Return the pairs in ``key=value,key=value``, with their percent-encoding removed."""
     found = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         key, equals, value = part.partition("=")

@@ -11,16 +11,16 @@ from gateway.settings.names import variable_of
 
 @dataclass(frozen=True, slots=True)
 class RemovedSetting:
-    """A removed setting that configuration files may still contain."""
+    """Setting that was removed but that configuration files can still contain."""
 
     group: str
     name: str
     ignored: str | None
-    """Value that is ignored with a warning, because it no longer changes anything."""
+    """Value that is ignored with a warning, because it would no longer change anything."""
     reason: str
-    """Reason for the removal, as a clause for error messages."""
+    """Reason for the removal of the setting, as a clause for error messages."""
     is_secret: bool = False
-    """Whether error messages omit the value."""
+    """Whether error messages omit the value of the setting."""
 
 
 REMOVED: Final = (

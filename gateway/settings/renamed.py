@@ -1,4 +1,4 @@
-"""Renamed and moved settings. The former name is still accepted, with a warning that contains the new name."""
+"""Renamed and moved settings. Their former names are still accepted, with a warning that contains the new name."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class RenamedSetting:
-    """A renamed setting. *old* and *new* have the same number of `ANY`, and *values* maps former values to new ones."""
+    """Setting that was renamed. *old* and *new* have equally many `ANY`, and *values* maps old values to new ones."""
 
     old: Place
     new: Place
@@ -21,7 +21,7 @@ class RenamedSetting:
 
 
 def _renamed(old: str, new: str, **values: str) -> RenamedSetting:
-    """Return a renamed setting. *new* is a name in the same group, or a complete place if it contains a dot."""
+    """Return a renamed setting. *new* is a name in the same group or, if it contains a dot, a complete place."""
     place = _parsed(old)
     return RenamedSetting(place, _parsed(new) if "." in new else (*place[:-1], new), values)
 
@@ -130,8 +130,8 @@ def _renamed_variables(
 def _place_of_bedrock(
     data: Mapping[str, Any], environ: Mapping[str, str], moved: Mapping[str | int, int], place: Place
 ) -> Place:
-    """Return the new place of the setting of `models[].bedrock` at *place*: in the entry of *moved*, or in an added
-    entry.
+    """Return the new place of the setting of `models[].bedrock` at *place*, either in the entry of *moved* or in an
+    added entry.
     """
     models, number = data.get("models"), int(place[1])
     if number in moved:
@@ -159,7 +159,7 @@ def _translated(value: Any, renamed: RenamedSetting) -> Any:
 
 
 def _found(data: Any, pattern: Place, above: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Yield each place in *data* that matches *pattern* and is set, with its group."""
+    """Yield each place in *data* that matches *pattern* and has a value, with its group."""
     step, rest = pattern[0], pattern[1:]
     if step == ANY:
         entries: list[tuple[Any, Any]] = list(enumerate(data)) if isinstance(data, list) else []

@@ -1,4 +1,4 @@
-"""Check texts with a guardrail of Amazon Bedrock, for requests to any backend.
+"""Check texts with a guardrail on Amazon Bedrock, for requests to any backend.
 
 The filter calls ``ApplyGuardrail`` of the Bedrock runtime API. One call is made for each text, because the response
 contains the changed text but not the position of the change. Source:
@@ -20,8 +20,8 @@ _SOURCES = {"request": "INPUT", "response": "OUTPUT"}
 
 
 class BedrockFilter:
-    """Guardrail filter that calls version *version* of the Bedrock guardrail *guardrail_id*. The *action* is explained
-    at `HttpFilter`.
+    """Guardrail filter that calls version *version* of the Bedrock guardrail *guardrail_id*. For *action*, see
+    `HttpFilter`.
     """
 
     def __init__(
@@ -89,14 +89,14 @@ class BedrockFilter:
 
 
 class _Blocked:
-    """Result for a text that the guardrail blocks."""
+    """Result of the check of a text that the guardrail blocks."""
 
 
 _BLOCKED = _Blocked()
 
 
 class _Asking:
-    """One call to the guardrail, in the form that `ServiceCaller.ask` expects."""
+    """Call to the guardrail, in the form that `ServiceCaller.ask` expects."""
 
     def __init__(self, bedrock: BedrockFilter, source: str, text: str) -> None:
         self._bedrock = bedrock

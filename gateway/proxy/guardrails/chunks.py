@@ -13,7 +13,7 @@ _COMMON = ("id", "object", "created", "model")
 
 
 class Chunks:
-    """Implements `gateway.proxy.guardrails.stream_form.StreamForm` for chat completions and text completions.
+    """Implementation of `gateway.proxy.guardrails.stream_form.StreamForm` for chat completions and text completions.
 
     A text is identified by its choice and its position within the choice. Text that is held back is sent in separate
     events before the event that finishes its choice.
@@ -62,7 +62,7 @@ class Chunks:
         return changed
 
     def _left(self, path: Path, text: str) -> Event:
-        """Return an event that contains the held text *text* at position *path*."""
+        """Return an event with the held text *text* at the position *path*."""
         said: Any = text
         for place in reversed(path[1:]):
             if isinstance(place, int):
@@ -81,7 +81,7 @@ class Chunks:
 
 
 def _walked(value: Event, path: Path, fields: StreamTexts, *, is_last: bool) -> Event:
-    """Return *value* with its texts changed and its token fields removed, or the same object if nothing has changed."""
+    """Return *value* with its texts changed and its token fields removed, or the same object if nothing changes."""
     changed = {name: _inner(name, inner, path, fields, is_last=is_last) for name, inner in value.items()}
     return value if all(changed[name] is inner for name, inner in value.items()) else changed
 
@@ -119,7 +119,7 @@ def _items(values: list[Any], path: Path, fields: StreamTexts, *, is_last: bool)
 
 
 def _says_nothing(value: Any) -> bool:
-    """Return whether *value* can be omitted, because its texts are held back and it contains nothing else."""
+    """Return whether *value* can be omitted, because its texts are held back and it has no other content."""
     if isinstance(value, dict):
         return all(name == "index" or _says_nothing(inner) for name, inner in value.items())
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Metrics of the actions of guardrails. The metrics never contain what guardrails find."""
+"""Metrics about the actions of guardrails. They never contain the texts that guardrails find."""
 
 import logging
 from collections import Counter
@@ -13,17 +13,17 @@ from gateway.proxy.guardrails.filter import Action, Direction
 _log = logging.getLogger(__name__)
 
 MAX_TEAMS = 1000
-"""Maximum number of teams for which requests with a missing guardrail are counted separately."""
+"""Maximum number of teams whose requests with a missing guardrail are counted separately."""
 
 
 class GuardrailCounters(Collector):
-    """Counts each request once for each guardrail, direction and action."""
+    """Counter of requests for each guardrail, direction and action. Each combination counts a request only once."""
 
     def __init__(self) -> None:
         self._actions: Counter[tuple[str, Direction, Action]] = Counter()
         self._failures: Counter[str] = Counter()
         self._missing: Counter[str] = Counter()
-        """Number of requests refused because of a missing guardrail, by team."""
+        """Number of requests that were refused because a guardrail is missing, by team."""
 
     def acted(self, guardrail: str, direction: Direction, action: Action) -> None:
         self._actions[guardrail, direction, action] += 1
@@ -33,8 +33,8 @@ class GuardrailCounters(Collector):
         self._failures[guardrail] += 1
 
     def missing(self, guardrail: str, team: str | None) -> GuardrailUnavailable:
-        """Count and log a request whose *team* names the guardrail *guardrail*, which is not configured, and return the
-        error to raise.
+        """Count and log a request of *team*, which uses the guardrail *guardrail* although it is not configured, and
+        return the error to raise.
         """
         if len(self._missing) < MAX_TEAMS or (team or "") in self._missing:
             if (team or "") not in self._missing:

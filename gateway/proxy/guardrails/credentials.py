@@ -24,7 +24,7 @@ def _nested(literal: str, then: str) -> str:
 
 
 def _marked(mark: str, characters: str, least: int) -> PatternDetector:
-    """Return a detector of keys that begin with *mark* and have at least *least* more *characters*."""
+    """Return a detector for keys that begin with *mark* and continue with at least *least* further *characters*."""
     return pattern_detector(
         "secret",
         f"{re.escape(mark)}{characters}{{{least}}}",
@@ -60,7 +60,7 @@ _OURS = pattern_detector(
     longest=112,
     hint="wg-",
 )
-"""Detector of this gateway's API keys, which `gateway.tenancy.teams.secret.new_secret` creates."""
+"""Detector for API keys of the gateway itself, which `gateway.tenancy.teams.secret.new_secret` creates."""
 
 _JWT = pattern_detector(
     "secret",
@@ -71,7 +71,7 @@ _JWT = pattern_detector(
     hint="eyJ",
     rest=Rest(re.compile(r"(?:[A-Za-z0-9_-]|\.(?=[A-Za-z0-9_-]))*"), look=2),
 )
-"""Detector of JSON Web Tokens (RFC 7519). The header and claims of a token are JSON objects, whose base64 form begins
+"""Detector for JSON Web Tokens (RFC 7519). The header and claims of a token are JSON objects, whose base64 form begins
 with ``eyJ``.
 """
 
@@ -83,7 +83,7 @@ _PRIVATE_KEY = pattern_detector(
     hint="-----BEGIN ",
     rest=Rest(re.compile(r"(?:[A-Za-z0-9+/=:,.\s]|\\(?!\")|-(?!----))*(?:-----END [A-Z0-9 ]{0,60}-----)?"), look=80),
 )
-"""Detector of private keys in PEM format (RFC 7468). In tool call arguments, the line breaks of a key are escaped."""
+"""Detector for private keys in PEM format (RFC 7468). In tool call arguments, the line breaks of a key are escaped."""
 
 
 # ---- what is named as a secret: ``password = ...``
@@ -96,7 +96,7 @@ _named = re.compile(
     re.IGNORECASE,
 ).search
 _may_be_named = re.compile(r"[\w-]{4}(?:\\?[\"'])? ?[=:]>? ?(?:\\?[\"'])?\Z").search
-"""Quick check that rejects most texts before the search for names of secrets, in a tenth of the time."""
+"""Quick check that rejects most texts before the search for names of secrets, in a tenth of the search time."""
 _NAMING_CHARS = 12
 _public = re.compile(
     r"[a-z]+|[A-Z]+|[A-Z][a-z]+|[0-9.]+|.*(?:\.\.\.|\*\*\*|xxx|example|changeme|placeholder|redacted).*|[$%<].*|your.*"
@@ -105,7 +105,7 @@ _public = re.compile(
 
 
 def _named_value(found: "re.Match[str]") -> int:
-    """Return the length of a value that a name like `password` marks as a secret, or 0 if it is a word or a
+    """Return the length of a value that a name such as `password` marks as a secret, or 0 if the value is a word or a
     placeholder.
     """
     text, start = found.string, found.start()
@@ -177,4 +177,4 @@ DETECTORS: dict[str, tuple[PatternDetector, ...]] = {
     "named": (_NAMED,),
     "random": (_UNMARKED,),
 }
-"""Detectors of secrets by their names in the settings."""
+"""Detectors for secrets, by their names in the settings."""

@@ -1,4 +1,4 @@
-"""Interface of detectors, which search a text that is still growing.
+"""Interface of detectors, which search a text while it is still growing.
 
 Additional text cannot change a match that begins before the position `growing`, but can create or extend a later match.
 Therefore text before the position `growing` can be sent, and only text after it is held back.
@@ -15,7 +15,7 @@ CONTEXT_CHARS = 48
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """Match in a text, from index *start* up to but excluding index *end*."""
+    """Match in a text, from index *start* up to but not including index *end*."""
 
     start: int
     end: int
@@ -23,10 +23,10 @@ class Match:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Continuation of unlimited length that may follow a match, such as the remaining characters of a key."""
+    """Continuation of unlimited length that can follow a match, such as the remaining characters of a key."""
 
     pattern: re.Pattern[str]
-    """Pattern of the continuation, which may be empty. A search from any position within a continuation must find the
+    """Pattern of the continuation, which can be empty. A search from any position within a continuation must find the
     same end.
     """
     look: int = 1
@@ -34,16 +34,16 @@ class Rest:
 
 
 class Detector(Protocol):
-    """Detector of one kind of text, such as e-mail addresses."""
+    """Detector for one kind of text, such as e-mail addresses."""
 
     @property
     def kind(self) -> str:
-        """Return the kind of text that is detected, such as `email`. In upper case, the kind replaces a match."""
+        """Return the kind of text to detect, such as `email`. In upper case, the kind replaces a match."""
         ...
 
     @property
     def rest(self) -> Rest | None:
-        """Return the continuation that may follow a match, or None."""
+        """Return the continuation that can follow a match, or None."""
         ...
 
     def find(self, text: str, start: int) -> Match | None:
@@ -63,7 +63,7 @@ def _whole(found: "re.Match[str]") -> int:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PatternDetector:
-    """Detector that uses a regular expression without unbounded repetition, and a function that checks its matches.
+    """Detector that uses a regular expression without unbounded repetition, and a function that checks each match.
 
     The expression *pattern* matches as many characters as possible. The function *check* returns how many of these
     characters are a match, or 0 for no match. The expression *beginning* matches the end of a text if more text could
@@ -77,7 +77,7 @@ class PatternDetector:
     """Maximum length of a match in characters, plus one for the character that follows it."""
     check: Callable[["re.Match[str]"], int] = _whole
     hint: str | None = None
-    """String that every match contains, or None. Texts without it are not searched."""
+    """String that every match contains, or None. A text without this string is not searched."""
     rest: Rest | None = None
 
     def find(self, text: str, start: int) -> Match | None:

@@ -1,4 +1,4 @@
-"""Check the texts of one stream. Each text arrives in several pieces, and several texts can be open at a time."""
+"""Check the texts of a stream. Each text arrives in several pieces, and several texts can be open at the same time."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -11,8 +11,8 @@ Path = tuple[str | int | None, ...]
 """Position of a text within the events of a stream."""
 
 Found = Callable[[str, Action], None]
-"""Function that is called with the name and action of a guardrail that has found something. The function raises
-ContentBlocked to end the answer.
+"""Function that is called with the name and action of a guardrail that has found something. It raises ContentBlocked to
+end the answer.
 """
 
 
@@ -20,11 +20,11 @@ class StreamTexts(Protocol):
     """Texts of one stream, which are changed piece by piece."""
 
     def feed(self, path: Path, text: str, *, is_json: bool) -> str:
-        """Add *text*, the next piece of the text at *path*, and return the characters that can be sent now."""
+        """Add *text*, which is the next piece of the text at *path*, and return the characters that can be sent now."""
         ...
 
     def end(self, path: Path) -> str:
-        """Return the held characters of the text at *path*, which has ended, or an empty string if it has not begun."""
+        """Return the held characters of the text at *path*, which has ended, or an empty string if it never began."""
         ...
 
     def begun(self, beginning: Path) -> list[Path]:
@@ -32,12 +32,12 @@ class StreamTexts(Protocol):
         ...
 
     def whole(self, text: Text) -> str:
-        """Return the changed form of a *text* that arrives in one piece."""
+        """Return the changed form of a text that arrives in one piece."""
         ...
 
 
 class ScannedFields:
-    """Implements `StreamTexts` by scanning. Each text passes through all filters in their configured order."""
+    """Implementation of `StreamTexts` by scanning. Each text passes through all filters in their configured order."""
 
     def __init__(self, filters: Sequence[ScanFilter], found: Found) -> None:
         self._filters = filters
@@ -78,7 +78,7 @@ class ScannedFields:
 
 
 class KeptFields:
-    """Implements `StreamTexts` by collecting all texts for a service that must check whole texts. The texts pass
+    """Implementation of `StreamTexts` that collects all texts for a service that must check whole texts. The texts pass
     unchanged.
     """
 
@@ -109,13 +109,13 @@ class KeptFields:
         return joined + self._whole
 
     def replaced(self, texts: Sequence[str]) -> "ReplacedFields":
-        """Return an object that replaces the collected texts by *texts*."""
+        """Return an object that replaces the collected texts with *texts*."""
         by_path = dict(zip(self._pieces, texts, strict=False))
         return ReplacedFields(by_path, list(texts[len(by_path) :]))
 
 
 class ReplacedFields:
-    """Implements `StreamTexts` by replacing texts. The whole new text is returned for the first piece of the old
+    """Implementation of `StreamTexts` that replaces texts. For the first piece of an old text, it returns the whole new
     text.
     """
 

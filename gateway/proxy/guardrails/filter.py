@@ -5,25 +5,25 @@ from typing import Literal, Protocol
 
 Direction = Literal["request", "response"]
 Action = Literal["redact", "block", "log"]
-"""Action of a guardrail on what it finds. The action `log` counts the match and lets the text pass."""
+"""Action of a guardrail when it finds something. The action `log` counts the match and lets the text pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """One text of a request or an answer."""
+    """Text in a request or an answer."""
 
     said: str = field(repr=False)
     is_json: bool = False
-    """True for the arguments of a tool call, which must still be valid JSON after a replacement."""
+    """Whether the text is the arguments of a tool call, which must still be valid JSON after a replacement."""
     group: int = 0
-    """Number of the message that this text is a part of, or 0 for a separate text. The engine joins the parts of a
+    """Number of the message to which the text belongs, or 0 for a separate text. The engine joins the parts of a
     message.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class FilterRequest:
-    """Texts that a guardrail filter checks, and their origin."""
+    """Texts for a guardrail filter to check, and the origin of the texts."""
 
     direction: Direction
     texts: tuple[Text, ...]
@@ -37,9 +37,9 @@ class Verdict:
     """Decision of a guardrail filter on all texts of one request."""
 
     outcome: Literal["pass", "redact", "block", "log"]
-    """Decision on the texts. With `log`, something was found and the texts pass unchanged."""
+    """Decision on the texts. With `log`, the filter found something, but the texts pass unchanged."""
     texts: tuple[str, ...] = field(default=(), repr=False)
-    """Changed texts if the outcome is `redact`, with one text for each text of the request, in the same order."""
+    """Changed texts for the outcome `redact`. There is one text for each text of the request, in the same order."""
 
 
 PASS = Verdict("pass")
@@ -52,11 +52,11 @@ class GuardrailFilter(Protocol):
 
     @property
     def name(self) -> str:
-        """Return the guardrail's name in the settings. Errors, metrics and logs contain it."""
+        """Return the guardrail's name in the settings, which errors, metrics and logs contain."""
         ...
 
     async def verdict(self, request: FilterRequest) -> Verdict:
-        """Return the verdict on the texts of *request*. Errors and log lines must not contain what was found.
+        """Return the verdict on the texts of *request*. Errors and log lines must not contain the texts found.
 
         Raises:
             GuardrailUnavailable: if the texts cannot be checked.

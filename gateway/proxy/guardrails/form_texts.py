@@ -1,4 +1,4 @@
-"""Check texts in form bodies. Every form field except files and the model name is a text."""
+"""Check texts in form bodies. All form fields except files and the model name are texts."""
 
 import re
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from gateway.protocol.splice import Places
 from gateway.proxy.guardrails.filter import Text
 
 MAX_TEXTS_BYTES: Final = 256 * 1024
-"""Maximum total size in bytes of the checked form fields. Speech models read only about 1,000 bytes of a prompt."""
+"""Maximum total size in bytes of the form fields to check. Speech models read only about 1,000 bytes of a prompt."""
 _UNSEEN: Final = frozenset({"model"})
 _FILES: Final = frozenset({"file"})
 _is_file = re.compile(rb";[ \t]*filename=", re.IGNORECASE).search
@@ -20,9 +20,7 @@ _has_length = re.compile(rb"\r\ncontent-length:", re.IGNORECASE).search
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field of a form. The headers of the field begin at index *head* of the body, and its value is
-    ``raw[start:end]``.
-    """
+    """Field of a form. The field's headers begin at index *head* of the body, and its value is ``raw[start:end]``."""
 
     name: str
     text: Text
@@ -32,7 +30,7 @@ class Field:
 
 
 def form_texts(raw: bytes, content_type: bytes, places: Places | None, *, acts: bool) -> list[Field]:
-    """Return the fields of the form *raw* that contain text.
+    """Return those fields of the form *raw* that contain text.
 
     The positions of the form's parts are passed as *places* if they are known, and are searched otherwise. If *acts* is
     true, a field that cannot be checked is an error.
@@ -61,7 +59,7 @@ def form_texts(raw: bytes, content_type: bytes, places: Places | None, *, acts: 
 
 
 def with_form_texts(raw: bytes, content_type: bytes, fields: Sequence[Field], said: Sequence[str]) -> bytes:
-    """Return the form *raw* with the texts of *fields* replaced by *said*. All other bytes stay unchanged.
+    """Return the form *raw* with the texts of *fields* replaced with *said*. All other bytes stay unchanged.
 
     Raises:
         InvalidField: if parsers could read the changed form in different ways. The attribute *param* names the field.
@@ -91,7 +89,7 @@ def with_form_texts(raw: bytes, content_type: bytes, fields: Sequence[Field], sa
 
 
 def _text(raw: bytes, name: str, start: int, end: int, *, is_too_long: bool, acts: bool) -> str | None:
-    """Return the text of a form field, or None if it cannot be checked and *acts* is false."""
+    """Return the text of a form field, or None if the text cannot be checked and *acts* is false."""
     fault = f"too long (all fields together: {MAX_TEXTS_BYTES} bytes)" if is_too_long else "not UTF-8"
     try:
         if not is_too_long:

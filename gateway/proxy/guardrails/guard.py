@@ -1,4 +1,4 @@
-"""Apply the guardrails of the model and the team to one request and its answer."""
+"""Apply the guardrails of the model and the team to a request and its answer."""
 
 import operator
 from collections.abc import Callable, Sequence
@@ -41,7 +41,7 @@ SAYS_NOTHING = frozenset(
         "/v1/messages/count_tokens",
     }
 )
-"""URL paths whose answers contain no text except the caller's own. Most of these answers are long lists of numbers."""
+"""URL paths whose answers contain no text except the caller's own. Most of these answers are lists of numbers."""
 
 _FORMS: dict[str, Callable[[], StreamForm]] = {"/v1/responses": ResponseEvents, "/v1/messages": MessageEvents}
 
@@ -54,9 +54,9 @@ class GuardrailRule:
     action: Action
     directions: frozenset[Direction]
     fails_open: bool = False
-    """True if a text that cannot be checked passes, or false if the request is refused."""
+    """Whether a text that cannot be checked passes. Otherwise, the request is refused."""
     is_native: bool = False
-    """True for a guardrail of Bedrock that fallbacks on Bedrock can apply themselves, as `Chain.native` describes."""
+    """Whether fallbacks on Bedrock can apply the guardrail themselves (see `Chain.native`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class Chain:
 
 
 class Guard:
-    """Applies guardrails to one request and its answer."""
+    """Guardrails that apply to one request and its answer."""
 
     def __init__(
         self, chain: Chain, endpoint: Endpoint, exchange: Exchange, *, model: str, counters: GuardrailCounters
@@ -87,7 +87,7 @@ class Guard:
 
     @property
     def native(self) -> tuple[str, str] | None:
-        """Id and version of the guardrail that Bedrock applies itself, or None, as `Chain.native` describes."""
+        """Id and version of the guardrail that Bedrock applies itself, or None (see `Chain.native`)."""
         return self._chain.native
 
     async def request(
@@ -123,7 +123,7 @@ class Guard:
         return await reader.rewritten(raw, said)
 
     async def answer(self, attempt: Attempt) -> None:
-        """Redact the answer of *attempt*, which is not streamed.
+        """Redact the answer of *attempt*, which is not a stream.
 
         Raises:
             ContentBlocked: if a guardrail blocks the answer.
@@ -146,18 +146,18 @@ class Guard:
             attempt.headers = header_rules.of_another_body(attempt.headers, kind)
 
     def passed(self, data: bytes) -> bytes:
-        """Return the bytes to send to the caller for *data*, the next bytes of a stream. The property `blocked` reports
-        whether a guardrail has ended the stream.
+        """Return the bytes to send to the caller for *data*, which is the next part of a stream. The property `blocked`
+        reports whether a guardrail has ended the stream.
         """
         return self._streamed.passed(data)
 
     async def finish(self, data: bytes) -> bytes:
-        """Return the bytes to send to the caller at the end of a stream, whose last bytes are *data*."""
+        """Return the bytes to send to the caller at the end of a stream. *data* is the last part of the stream."""
         return await self._streamed.finish(data)
 
     @property
     def blocked(self) -> GatewayError | None:
-        """Error that ended the stream early and was sent to the caller, or None."""
+        """Error that ended the stream early and that the caller has received, or None."""
         return None if self._stream is None else self._stream.blocked
 
     @property
@@ -167,16 +167,16 @@ class Guard:
         return self._stream
 
     def _of_answers(self) -> tuple[GuardrailRule, ...]:
-        """Return the rules for answers, without the guardrail that Bedrock has applied itself."""
+        """Return the rules for answers, except the guardrail that Bedrock has already applied."""
         is_applied = self.native is not None and self._exchange.fell_back and self._exchange.served_by == "bedrock"
         return tuple(rule for rule in self._chain.rules_for("response") if not (is_applied and rule.is_native))
 
     async def said(self, rules: Sequence[GuardrailRule], texts: Sequence[Text]) -> tuple[str, ...] | None:
-        """Return the changed *texts* of an answer, or None if nothing has changed."""
+        """Return the changed texts of an answer, or None if nothing has changed."""
         return await self._said("response", rules, texts)
 
     def found(self, direction: Direction) -> Callable[[str, Action], None]:
-        """Return the function that records a match in this direction.
+        """Return the function that records matches in the direction *direction*, which is the request or the answer.
 
         Raises:
             ContentBlocked: if the guardrail's action is to block. The returned function raises it.
@@ -200,7 +200,7 @@ class Guard:
     async def _said(
         self, direction: Direction, rules: Sequence[GuardrailRule], texts: Sequence[Text]
     ) -> tuple[str, ...] | None:
-        """Return *texts* after all rules have changed them in turn, or None if nothing has changed."""
+        """Return *texts* after all rules have changed them one after another, or None if nothing has changed."""
         if not texts:
             return None
         present = tuple(texts)
@@ -230,7 +230,7 @@ class Guard:
 
 
 class _Stream:
-    """Streamed answer of a guarded request. Filters that scan the text piece by piece run before filters that need the
+    """Streamed answer to a guarded request. Filters that scan the text piece by piece run before filters that need the
     whole text.
     """
 
@@ -290,7 +290,7 @@ class _Stream:
 
 
 def _read(data: bytes) -> tuple[Any, bool]:
-    """Return the decoded JSON value of *data* and True, or the text of *data* and False if it is not JSON."""
+    """Return the JSON value of *data* and True, or the text of *data* and False if it is not JSON."""
     try:
         return _decode_any(data), True
     except DECODE_ERRORS:

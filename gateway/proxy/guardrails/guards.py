@@ -11,7 +11,7 @@ from gateway.tenancy.teams.caller import Caller
 
 
 class ModelGuards:
-    """Guardrails of one model, combined with those of the callers' teams."""
+    """Guardrails of one model, combined with the guardrails of the callers' teams."""
 
     def __init__(
         self,
@@ -22,8 +22,8 @@ class ModelGuards:
         counters: GuardrailCounters,
         applies_native: bool = True,
     ) -> None:
-        """Create the guards of *model*. All configured guardrails are in *rules*, and *names* selects those of the
-        model. The model's fallbacks on Bedrock can apply a guardrail themselves if *applies_native* is true.
+        """Create the guards of *model*. *rules* contain all configured guardrails, and *names* selects the guardrails
+        of the model. If *applies_native* is true, the model's fallbacks on Bedrock can apply a guardrail themselves.
         """
         self._rules = rules
         self._names = tuple(names)
@@ -33,7 +33,7 @@ class ModelGuards:
         self._chains: dict[tuple[str, ...], Chain | None] = {}
 
     def guard_for(self, caller: Caller | None, exchange: Exchange, endpoint: Endpoint) -> Guard | None:
-        """Return the guard for a request of *caller*, or None if no guardrail applies to the request.
+        """Return the guard for a request of *caller*, or None if no guardrail applies to this request.
 
         Raises:
             GuardrailUnavailable: if the caller's team names a guardrail that is not configured.
@@ -67,17 +67,17 @@ class GuardedModels:
 
     def __init__(self, counters: GuardrailCounters | None = None) -> None:
         self.by_model: Mapping[str, ModelGuards] | None = None
-        """Guards by model name. If it is None, no guardrail is configured, and only requests of teams that name a
+        """Guards by model name. If it is None, no guardrail is configured, and only requests of teams that use a
         guardrail are refused.
         """
         self._counters = counters or GuardrailCounters()
 
     def looks_at(self, caller: Caller | None) -> bool:
-        """Return whether guardrails may apply to a request of *caller*, so that `guard` must be called."""
+        """Return whether guardrails might apply to a request of *caller*, so that `guard` must be called."""
         return self.by_model is not None or bool(_named_by(caller))
 
     def use(self, by_model: Mapping[str, ModelGuards] | None) -> None:
-        """Use the guards *by_model* for new requests. A running request keeps its guardrails."""
+        """Use the guards *by_model* for new requests. Running requests keep their guardrails."""
         self.by_model = by_model
 
     def guard(self, model: str, caller: Caller | None, exchange: Exchange, endpoint: Endpoint) -> Guard | None:

@@ -1,4 +1,4 @@
-"""Check texts with an external service over HTTP.
+"""Check texts with an external HTTP service.
 
 The service receives ``POST {"direction", "texts", "team", "model"}`` and responds with ``{"action": "pass" | "redact" |
 "block", "texts"}``. The response has *texts* only for ``redact``, and then as many as the request. The request also
@@ -31,7 +31,7 @@ class _Answered(msgspec.Struct):
 
 
 class HttpFilter:
-    """Guardrail filter that calls the service at *url*. The strongest permitted action is *action*.
+    """Guardrail filter that calls the service at *url*. *action* is the strongest permitted action.
 
     With ``redact``, the gateway follows the service's response. With ``block``, it also blocks texts that the service
     would redact. With ``log``, it changes and blocks nothing.
@@ -47,7 +47,7 @@ class HttpFilter:
         client: httpx.AsyncClient,
         service: ServiceCaller,
     ) -> None:
-        """Create the filter. The shared HTTP client *client* is closed by its owner. The service receives *api_key* as
+        """Create the filter. The owner of the shared HTTP client *client* closes it. The service receives *api_key* as
         a bearer token.
         """
         self._name = name

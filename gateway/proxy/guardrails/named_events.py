@@ -10,7 +10,7 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 
 
 class ResponseEvents:
-    """Implements `gateway.proxy.guardrails.stream_form.StreamForm` for ``/v1/responses``.
+    """Implementation of `gateway.proxy.guardrails.stream_form.StreamForm` for ``/v1/responses``.
 
     A text arrives in several ``*.delta`` events. The complete text is then repeated in the ``*.done`` events of the
     text, its part and its item, and in the last event. Events are renumbered, because events may be omitted or added.
@@ -18,7 +18,7 @@ class ResponseEvents:
 
     def __init__(self) -> None:
         self._last: dict[Path, Event] = {}
-        """Last event of each open text, which serves as a template for an event with the held characters."""
+        """Last event of each open text, used as a template for an event with the held characters."""
         self.next_number: int | None = None
 
     def changed(self, event: Event, fields: StreamTexts) -> list[Event]:
@@ -67,7 +67,7 @@ class ResponseEvents:
 
 
 class MessageEvents:
-    """Implements `StreamForm` for ``/v1/messages``. Each text belongs to a content block."""
+    """Implementation of `StreamForm` for ``/v1/messages``. Each text belongs to a content block."""
 
     def __init__(self) -> None:
         self._last: dict[Path, Event] = {}

@@ -1,4 +1,4 @@
-"""Detect national identity numbers, which the settings select by country.
+"""Detect national identity numbers, for the countries selected in the settings.
 
 Regular expressions find candidates. The library python-stdnum validates their check digits and dates of birth, and
 rejects numbers that are never issued.
@@ -18,7 +18,7 @@ class StdnumMissingError(ImportError):
 
 
 def detectors() -> dict[str, tuple[PatternDetector, ...]]:
-    """Return the detectors of national identity numbers by their names in the settings.
+    """Return the detectors for national identity numbers, by their names in the settings.
 
     Raises:
         StdnumMissingError: if python-stdnum is not installed.
@@ -41,7 +41,7 @@ def detectors() -> dict[str, tuple[PatternDetector, ...]]:
 
 
 def _valid(module: str) -> Callable[[str], bool]:
-    """Return the validation function of the python-stdnum module *module*."""
+    """Return the validation function in the python-stdnum module *module*."""
     try:
         is_valid: Callable[[str], bool] = importlib.import_module(f"stdnum.{module}").is_valid
     except ModuleNotFoundError as error:
@@ -52,7 +52,7 @@ def _valid(module: str) -> Callable[[str], bool]:
 
 
 def _if(is_valid: Callable[[str], bool]) -> Callable[["re.Match[str]"], int]:
-    """Return a check that accepts a whole match if *is_valid* accepts its letters and digits, and rejects it
+    """Return a check that accepts a whole match if *is_valid* accepts the match's letters and digits, and rejects it
     otherwise.
     """
 
@@ -66,7 +66,7 @@ def _if(is_valid: Callable[[str], bool]) -> Callable[["re.Match[str]"], int]:
 def _digits(
     kind: str, groups: tuple[int, ...], is_valid: Callable[[str], bool], between: str = "[ -]?"
 ) -> PatternDetector:
-    """Return a detector of numbers with digit groups of the sizes *groups*, separated by the pattern *between*."""
+    """Return a detector for numbers with digit groups of the sizes *groups*, separated by the pattern *between*."""
     first, *rest = groups
     pattern = f"[0-9]{{{first}}}" + "".join([f"{between}[0-9]{{{size}}}" for size in rest]) + r"(?![A-Za-z0-9])"
     beginning = ""
@@ -78,8 +78,8 @@ def _digits(
 
 
 def _uk_nino() -> PatternDetector:
-    """Return a detector of United Kingdom national insurance numbers, which have no check digits. The unused prefixes
-    are listed in HMRC's manual NIM39110.
+    """Return a detector for United Kingdom national insurance numbers, which have no check digits. HMRC's manual
+    NIM39110 lists the unused prefixes.
     """
     unused = ("BG", "GB", "KN", "NK", "NT", "TN", "ZZ")
     return pattern_detector(
@@ -95,8 +95,8 @@ def _uk_nino() -> PatternDetector:
 
 
 def _fr_nir(is_valid: Callable[[str], bool]) -> PatternDetector:
-    """Return a detector of French social security numbers. According to INSEE, the month is never 13 to 19 or 43 to 49,
-    even if the month of birth is unknown.
+    """Return a detector for French social security numbers. According to INSEE, the month is never 13 to 19 or 43 to
+    49, even if the month of birth is unknown.
     """
     return pattern_detector(
         "fr_nir",
@@ -111,7 +111,7 @@ def _fr_nir(is_valid: Callable[[str], bool]) -> PatternDetector:
 
 
 def _es_dni(is_valid: Callable[[str], bool]) -> PatternDetector:
-    """Return a detector of Spanish identity numbers. The number of a foreigner begins with X, Y or Z."""
+    """Return a detector for Spanish identity numbers. Numbers of foreigners begin with X, Y or Z."""
     return pattern_detector(
         "es_dni",
         r"(?:[0-9]{8}|[XYZ]-?[0-9]{7})[ -]?[A-HJ-NP-TV-Z](?![A-Za-z0-9])",
@@ -124,8 +124,8 @@ def _es_dni(is_valid: Callable[[str], bool]) -> PatternDetector:
 
 
 def _it_codice_fiscale(is_valid: Callable[[str], bool]) -> PatternDetector:
-    """Return a detector of Italian tax codes. Letters replace digits if two people would otherwise share a code (D.M.
-    23 December 1976).
+    """Return a detector for Italian tax codes. Letters replace digits if two people would otherwise have the same code
+    (D.M. 23 December 1976).
     """
     n = "[0-9LMNP-V]"
     return pattern_detector(

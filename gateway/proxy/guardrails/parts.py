@@ -1,4 +1,4 @@
-"""Check texts that are parts of one message. The engine joins them, so a match may span several parts.
+"""Check texts that are parts of one message. The engine joins them, so a match can extend over several parts.
 
 1. vLLM joins parts with a line break, SGLang with a space, and many chat templates without a separator. All three
    separators are tried.
@@ -21,8 +21,8 @@ NEAR_CHARS: Final = 2048
 REDACTED: Final = "[REDACTED]"
 """Placeholder for a text that a service changed across several parts of a message."""
 _FIRST_MARK = 0xF0000
-"""First of the private-use Unicode characters that mark matches. No detector treats a private-use character as a letter
-or digit.
+"""First of the private-use Unicode characters that mark matches. Detectors never treat a private-use character as a
+letter or digit.
 """
 _COMPARED_CHARS = 4096
 
@@ -37,7 +37,7 @@ def groups_of(texts: Sequence[Text]) -> list[list[int]]:
 
 
 class MarkedScan(Scan):
-    """Scan that replaces each match by a single marker character, so that a replacement cannot be matched again."""
+    """Scan that puts a single marker character in place of each match, so that no replacement can be matched again."""
 
     __slots__ = ("_shown",)
 
@@ -57,7 +57,7 @@ class MarkedScan(Scan):
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """End or beginning of one message part, or the whole part."""
+    """End or beginning of a message part, or a whole part."""
 
     part: int
     start: int
@@ -69,7 +69,7 @@ Window = list[Piece]
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Range of text to remove from one message part, and its marker character."""
+    """Range of text to remove from a message part, and the marker character for its place."""
 
     part: int
     start: int
@@ -78,7 +78,7 @@ class Cut:
 
 
 def windows(parts: Sequence[str]) -> Iterator[Window]:
-    """Yield the text around the boundaries of *parts*. Each window reaches from one long part to the next."""
+    """Yield the text around the boundaries between *parts*. Each window reaches from one long part to the next."""
     window: Window = []
     for number, text in enumerate(parts):
         if len(text) <= 2 * NEAR_CHARS:
@@ -93,7 +93,7 @@ def windows(parts: Sequence[str]) -> Iterator[Window]:
 
 
 def cuts_of(scan: Scan, window: Window, separator: str, finds: Sequence[Find]) -> Iterator[Cut]:
-    """Yield the ranges to remove from each part for *finds*, the matches in *window* joined with *separator*.
+    """Yield the ranges to remove from each part for *finds*, which are the matches in *window* joined with *separator*.
 
     A match within one part and away from its boundaries is ignored. Such a match was found when the part was checked on
     its own, or is cut off by the window.
@@ -116,7 +116,7 @@ def cuts_of(scan: Scan, window: Window, separator: str, finds: Sequence[Find]) -
 
 
 def _is_at_boundary(window: Window, begins: Sequence[int], number: int, start: int, end: int) -> bool:
-    """Return whether a match from *start* to *end* in the piece *number* may depend on the text of another part."""
+    """Return whether a match from *start* to *end* in the piece *number* could depend on the text of another part."""
     follows = number > 0 and start - begins[number] < CONTEXT_CHARS
     return follows or (number + 1 < len(window) and begins[number + 1] - end < CONTEXT_CHARS)
 
@@ -138,19 +138,17 @@ def cut(parts: Sequence[str], cuts: Sequence[Cut]) -> list[str]:
 
 
 class Together:
-    """Texts for a service that returns each text changed. The parts of each message are also sent joined to one
-    text.
-    """
+    """Texts for a service that returns changed texts. The parts of each message are also sent as one joined text."""
 
     def __init__(self, texts: Sequence[Text]) -> None:
         own = [text.said for text in texts]
         self._groups = groups_of(texts)
         self._own = own
         self.asked = [*own, *["\n".join([own[place] for place in places]) for places in self._groups]]
-        """Texts to send to the service: the single texts, followed by the joined texts."""
+        """Texts to send to the service: first the single texts, and then the joined texts."""
 
     def placed(self, answered: Sequence[str]) -> tuple[str, ...]:
-        """Return the changed single texts. The service's versions of all sent texts are passed as *answered*."""
+        """Return the changed single texts. *answered* are the service's versions of all texts that were sent."""
         changed = list(answered[: len(self._own)])
         joined = zip(self._groups, self.asked[len(changed) :], answered[len(changed) :], strict=True)
         for places, before, after in joined:
@@ -189,7 +187,7 @@ def _spread(parts: Sequence[str], whole: str, is_changed: Sequence[bool]) -> lis
 
 
 def _common_chars(one: str, other: str) -> int:
-    """Return the length of the common beginning of both texts. The function takes O(characters) time, mostly in C."""
+    """Return the length of the common beginning of both texts. O(characters), mostly in C."""
     at = 0
     most = min(len(one), len(other))
     while at < most and one[at : at + _COMPARED_CHARS] == other[at : at + _COMPARED_CHARS]:

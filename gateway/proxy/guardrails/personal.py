@@ -1,5 +1,5 @@
-"""Detect personal data with the same format in all countries: e-mail addresses, phone numbers, payment cards and bank
-accounts.
+"""Detect personal data whose format is the same in all countries: e-mail addresses, phone numbers, payment cards and
+bank accounts.
 
 The detectors do not understand the text. Detectors recognize numbers by their check digits if they have any, and all
 other data by its format.
@@ -10,15 +10,15 @@ import re
 from gateway.proxy.guardrails.detector import PatternDetector, pattern_detector
 
 _BETWEEN = "[ \u00a0\u2009\u202f.-]"
-"""Pattern of the separators between groups of digits."""
+"""Pattern for the separators between groups of digits."""
 
 
 # ---- e-mail: RFC 5321 allows 64 octets before the @ and 255 behind it
 
 
 def _address(found: "re.Match[str]") -> int:
-    """Return the length of an e-mail address without the dots and dashes that end a sentence, or 0 for a Git address
-    such as ``git@host.org:path``.
+    """Return the length of an e-mail address without dots and dashes that end a sentence, or 0 for a Git address such
+    as ``git@host.org:path``.
     """
     text = found[0].rstrip(".-")
     behind = found.string[found.end() : found.end() + 2]
@@ -57,9 +57,7 @@ _ISSUERS = (
 
 
 def _luhn(digits: str) -> bool:
-    """Return whether the Luhn checksum of *digits* is correct (ISO/IEC 7812-1, annex B). The function does not need
-    python-stdnum.
-    """
+    """Return whether the Luhn checksum of *digits* is correct (ISO/IEC 7812-1, annex B), without python-stdnum."""
     total = 0
     for place, digit in enumerate(reversed(digits)):
         value = int(digit)
@@ -154,7 +152,7 @@ _COUNTRY_CODES = re.compile(
     "1|7|2[07]|2[1-6][0-9]|29[0-9]|3[0-469]|3[578][0-9]|4[013-9]|42[0-9]|5[1-8]|50[0-9]|59[0-9]"
     "|6[0-6]|6[7-9][0-9]|8[1246]|8[0578][0-9]|9[0-58]|9[679][0-9]"
 )
-"""Pattern of the assigned country calling codes (ITU-T E.164)."""
+"""Pattern for the assigned country calling codes (ITU-T E.164)."""
 _GAP = "[ \u00a0().\\-/]"
 
 
@@ -193,4 +191,4 @@ DETECTORS: dict[str, tuple[PatternDetector, ...]] = {
     "card": (CARD,),
     "iban": (IBAN,),
 }
-"""Detectors of personal data by their names in the settings."""
+"""Detectors for personal data, by their names in the settings."""

@@ -1,4 +1,4 @@
-"""Read the texts of a JSON request, and write the changed texts.
+"""Read the texts in a JSON request, and write the changed texts into it.
 
 `AtOnce` works on the event loop. `gateway.proxy.bodies.bodies.Bodies` uses a separate process for all but simple
 bodies, because decoding holds Python's global lock.
@@ -16,8 +16,8 @@ from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.request_texts import refuse_tokens, request_texts, with_request_texts
 
 MAX_TEXTS: Final = 20_000
-"""Maximum number of texts in one guarded request. The limit bounds the time on the event loop, where each text takes
-several tenths of a microsecond.
+"""Maximum number of texts in a guarded request. It bounds the time on the event loop, where each text takes several
+tenths of a microsecond.
 """
 
 
@@ -25,7 +25,7 @@ class RequestReader(Protocol):
     """Interface for reading and changing the texts of a JSON request."""
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
-        """Return the texts of the JSON body *raw* in order. If *acts* is true, content that cannot be checked is an
+        """Return the texts in the JSON body *raw* in order. If *acts* is true, content that cannot be checked is an
         error.
 
         Raises:
@@ -34,12 +34,12 @@ class RequestReader(Protocol):
         ...
 
     async def rewritten(self, raw: bytes, said: Sequence[str]) -> bytes:
-        """Return *raw* with its texts replaced by *said*. Unchanged values keep their exact bytes."""
+        """Return *raw* with its texts replaced with *said*. Unchanged values keep their exact bytes."""
         ...
 
 
 class AtOnce:
-    """Implements `RequestReader` on the event loop."""
+    """Implementation of `RequestReader` that runs on the event loop."""
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
         return texts_of(raw, acts=acts)
@@ -49,7 +49,7 @@ class AtOnce:
 
 
 def texts_of(raw: bytes, *, acts: bool) -> list[Text]:
-    """Return the texts of the JSON body *raw*, as `RequestReader.texts` describes. The function takes O(bytes) time."""
+    """Return the texts in the JSON body *raw* (see `RequestReader.texts`). O(bytes)."""
     try:
         body: dict[str, Any] = _decode(raw)
         texts = request_texts(body)
@@ -66,9 +66,7 @@ def texts_of(raw: bytes, *, acts: bool) -> list[Text]:
 
 
 def rewrite_texts(raw: bytes, said: Sequence[str]) -> bytes:
-    """Return *raw* with its texts replaced by *said*, as `RequestReader.rewritten` describes. The function takes
-    O(bytes) time.
-    """
+    """Return *raw* with its texts replaced with *said* (see `RequestReader.rewritten`). O(bytes)."""
     body: dict[str, Any] = _decode(raw)
     changed = with_request_texts(body, tuple(said))
     return spliced(raw, {key: msgspec.json.encode(changed[key]) for key in body if changed[key] is not body[key]})

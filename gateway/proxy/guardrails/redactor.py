@@ -19,7 +19,7 @@ Find = tuple[Detector, Match]
 
 
 class Scan:
-    """Detectors of one guardrail and the replacement for their matches. All texts share this object."""
+    """Detectors of one guardrail and the replacement for matches. All texts share this object."""
 
     __slots__ = ("allows", "detectors", "replacement")
 
@@ -30,8 +30,8 @@ class Scan:
         replacement: str | None = None,
         allows: Callable[[str], bool] | None = None,
     ) -> None:
-        """Create a scan. Each match is replaced by *replacement*, or by its kind in brackets if *replacement* is None.
-        The function *allows* returns true for matches to ignore.
+        """Create a scan. *replacement* replaces each match or, if it is None, the match's kind in brackets does. The
+        function *allows* returns true for matches to ignore.
         """
         self.detectors = tuple(detectors)
         self.replacement = replacement
@@ -41,7 +41,7 @@ class Scan:
         return f"[{detector.kind.upper()}]" if self.replacement is None else self.replacement
 
     def growing(self, text: str, start: int) -> int:
-        """Return the first index from *start* on at which more text could still create or extend a match."""
+        """Return the first index from *start* on at which more text could create or extend a match."""
         place = len(text)
         for detector in self.detectors:
             place = min(place, detector.growing(text, start))
@@ -49,7 +49,7 @@ class Scan:
 
 
 class Redactor:
-    """Redactor of one text. Each detector takes O(characters) time, and searches held characters again with each new
+    """Redactor of a text. Each detector takes O(characters) time, and searches held characters again with each new
     piece.
     """
 
@@ -58,8 +58,8 @@ class Redactor:
     def __init__(
         self, scan: Scan, *, is_json: bool = False, rest: Rest | None = None, finds: "list[Find] | None" = None
     ) -> None:
-        """Create a redactor. If *is_json* is true, the redacted text is still valid JSON, so a replacement for a number
-        is put in quotes.
+        """Create a redactor. If *is_json* is true, the redacted text is valid JSON, so a replacement for a number is
+        put in quotation marks.
 
         If *rest* is given, the text may begin with the continuation of an earlier match. Matches and their positions
         are appended to *finds*.
@@ -72,17 +72,17 @@ class Redactor:
         self._finds = finds
         self._json = _Json() if is_json else None
         self.found = 0
-        """Number of matches so far."""
+        """Number of matches found so far."""
         self.open_rest: Rest | None = None
         """Continuation of the match at the end of the text, or None if the text ends outside a match."""
 
     def feed(self, text: str) -> str:
-        """Add *text*, the next piece of the text, and return the characters that can be sent now."""
+        """Add *text*, which is the next piece of the text, and return the characters that can be sent now."""
         self._text += text
         return self._advance(is_last=False)
 
     def end(self, text: str = "") -> str:
-        """Add *text*, the last piece of the text, and return all characters that have not been sent."""
+        """Add *text*, which is the last piece of the text, and return all characters that have not been sent."""
         self._text += text
         return self._advance(is_last=True)
 
@@ -119,7 +119,7 @@ class Redactor:
         return "".join(out)
 
     def _swallowed(self, at: int, rest: Rest, *, is_last: bool) -> int:
-        """Return the index up to which the continuation of a match reaches in the text received so far."""
+        """Return the index to which the continuation of a match reaches in the text received so far."""
         found = rest.pattern.match(self._text, at)
         end = at if found is None else found.end()
         if is_last or end + rest.look <= len(self._text):
@@ -149,7 +149,7 @@ class Redactor:
 
 
 class _Json:
-    """Parser state of the JSON text that has been sent, which is inside or outside of a string."""
+    """Parser state of the JSON text that has been sent: inside or outside a string."""
 
     __slots__ = ("_is_escaped", "in_string")
 
@@ -158,7 +158,7 @@ class _Json:
         self._is_escaped = False  # a backslash was the last
 
     def pass_(self, text: str) -> None:
-        """Update the state with *text*, the next text that is sent."""
+        """Update the parser state with *text*, which is the next text to be sent."""
         if self._is_escaped and text:
             text = text[1:]
             self._is_escaped = False
@@ -169,8 +169,8 @@ class _Json:
             self.in_string = not self.in_string
 
     def escape_begun(self, text: str, match: Match) -> str:
-        """Return the characters of *match* that complete an escape sequence whose backslash has been sent. The text
-        would not be valid JSON without the rest of the escape sequence.
+        """Return the characters of *match* that complete an escape sequence whose backslash has already been sent.
+        Without them, the text would not be valid JSON.
         """
         if not self._is_escaped:
             return ""
@@ -180,14 +180,14 @@ class _Json:
 
 
 def redacted(scan: Scan, text: str, *, is_json: bool = False) -> tuple[str, int]:
-    """Return the whole *text* redacted, and the number of matches."""
+    """Return the whole text *text* redacted, and the number of matches."""
     redactor = Redactor(scan, is_json=is_json)
     changed = redactor.end(text)
     return changed, redactor.found
 
 
 def matches(scan: Scan, text: str) -> list[tuple[Detector, Match]]:
-    """Return the matches that `redacted` replaces in *text*, in order of position."""
+    """Return the matches in *text* that `redacted` replaces, in order of position."""
     found: list[tuple[Detector, Match]] = []
     upcoming: list[Match | None] = [_UNKNOWN] * len(scan.detectors)
     at = 0
@@ -203,9 +203,7 @@ def matches(scan: Scan, text: str) -> list[tuple[Detector, Match]]:
 
 
 def next_match(scan: Scan, text: str, at: int, upcoming: list[Match | None]) -> tuple[Detector, Match] | None:
-    """Return the leftmost match from index *at* on, or None. The list *upcoming* caches the next match of each
-    detector.
-    """
+    """Return the leftmost match from index *at* on, or None. *upcoming* caches the next match of each detector."""
     best: tuple[Detector, Match] | None = None
     for i, detector in enumerate(scan.detectors):
         match = upcoming[i]
@@ -219,4 +217,4 @@ def next_match(scan: Scan, text: str, at: int, upcoming: list[Match | None]) -> 
 
 
 _UNKNOWN = Match(-1, -1)
-"""Placeholder for a match that has not been searched yet. The placeholder begins before every index."""
+"""Placeholder for a match that has not been searched for yet. It begins before every index."""

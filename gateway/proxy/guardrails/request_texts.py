@@ -1,4 +1,4 @@
-"""Find all texts in the JSON of a request. The author of a request may want to hide text anywhere in it.
+"""Find all texts in the JSON of a request, because its author might try to hide text anywhere in it.
 
 1. Every string, every object key, and every long number that a template may render is a text. Exceptions are top-level
    fields that models do not see, words and ids of the API, images and files.
@@ -32,9 +32,7 @@ UNSEEN: Final = frozenset(
         "user",
     }
 )
-"""Top-level request fields that are not part of a prompt. Callers use ``metadata`` and the ids for their own
-purposes.
-"""
+"""Top-level request fields that are not part of a prompt. Callers use ``metadata`` and ids for their own purposes."""
 
 FREE: Final = frozenset(
     {
@@ -43,7 +41,7 @@ FREE: Final = frozenset(
         *("structured_outputs", "text", "tools", "vllm_xargs"),
     }
 )
-"""Names of fields whose objects, or lists of objects, contain keys that the caller chooses."""
+"""Names of fields with objects, or lists of objects, whose keys the caller chooses."""
 
 _NO_TEXTS: Final = frozenset({"encrypted_content", "file_data", "image_url", "signature", "url"})
 _IDS: Final = frozenset({"call_id", "file_id", "id", "item_id", "tool_call_id", "tool_use_id"})
@@ -80,7 +78,7 @@ _KNOWN_KEYS: Final = frozenset(
         *("tool_call_id", "tool_calls", "tool_use_id", "tools", "type", "url"),
     }
 )
-"""Object keys that the APIs and JSON Schema define, which are not checked as texts."""
+"""Object keys that the APIs and JSON Schema define. They are not checked as texts."""
 
 TOKEN_FORMS: Final = frozenset(
     {
@@ -97,7 +95,7 @@ _IDS_OF_TOKENS: Final = frozenset(
 """Top-level fields that contain lists of numbers but no prompt."""
 
 _JOINED: Final = frozenset({"instructions", "system"})
-"""Top-level fields whose list items are parts of one message. Lists in other top-level fields contain messages or
+"""Top-level fields whose list items are parts of a single message. In other top-level fields, lists contain messages or
 prompts.
 """
 
@@ -108,24 +106,24 @@ class Walk:
     __slots__ = ("_change", "_groups")
 
     def __init__(self, change: Callable[[Text], str | None]) -> None:
-        """Create a traversal that calls *change* for each text. The function returns the changed text, or None to keep
-        a text.
+        """Create a traversal that calls *change* for each text. *change* returns the changed text, or None to keep the
+        text.
         """
         self._change = change
         self._groups = 0
 
     def new_group(self) -> int:
-        """Return a new group number, for the parts of another message."""
+        """Return a new group number for the parts of the next message."""
         self._groups += 1
         return self._groups
 
     def text(self, said: str, *, is_json: bool = False, group: int = 0) -> str | None:
-        """Return the changed form of the text *said*, or None if it is unchanged."""
+        """Return the changed form of the text *said*, or None if the text is unchanged."""
         return self._change(Text(said, is_json, group))
 
 
 def request_texts(body: dict[str, Any]) -> list[Text]:
-    """Return all texts of the request *body* in order. The function takes time in proportion to the size of *body*."""
+    """Return all texts in the request body *body* in order. O(size of *body*)."""
     found: list[Text] = []
 
     def take(text: Text) -> None:
@@ -136,8 +134,8 @@ def request_texts(body: dict[str, Any]) -> list[Text]:
 
 
 def with_request_texts(body: dict[str, Any], said: "list[str] | tuple[str, ...]") -> dict[str, Any]:
-    """Return *body* with its texts replaced by *said*, which has one text for each of `request_texts`. Unchanged values
-    are the same objects.
+    """Return *body* with its texts replaced with *said*, which has one text for each result of `request_texts`.
+    Unchanged values are the same objects.
     """
     upcoming = iter(said)
     return _changed_body(body, Walk(lambda _: next(upcoming)))
@@ -145,7 +143,7 @@ def with_request_texts(body: dict[str, Any], said: "list[str] | tuple[str, ...]"
 
 def refuse_tokens(body: dict[str, Any]) -> None:
     """Raise InvalidField if a field of *body* contains a prompt as token ids or embeddings, because guardrails cannot
-    check them.
+    check these.
     """
     for name, value in body.items():
         is_list_of_numbers = isinstance(value, list) and name not in _IDS_OF_TOKENS and _has_numbers(value)
@@ -157,7 +155,7 @@ def refuse_tokens(body: dict[str, Any]) -> None:
 
 
 def _has_token_form(name: str, value: Any, *, is_free: bool) -> bool:
-    """Return whether the field *name* with this *value* contains a prompt as token ids. Fields of tools do not
+    """Return whether the field *name* with the value *value* contains a prompt as token ids. Fields of tools do not
     count.
     """
     if not is_free and name in TOKEN_FORMS and value not in (None, [], "", {}):
@@ -189,7 +187,7 @@ def _changed_body(body: dict[str, Any], walk: Walk) -> dict[str, Any]:
 
 
 def _changed(value: Any, key: str, walk: Walk, *, is_free: bool, is_joined: bool = True, group: int = 0) -> Any:
-    """Return *value*, the value of the field *key*, with its texts changed by *walk*.
+    """Return *value*, which is the value of the field *key*, with its texts changed by *walk*.
 
     If *is_joined* is true and *value* is a list, its items are parts of one message. The number of the message that
     *value* belongs to is passed as *group*.
@@ -233,14 +231,14 @@ def _changed_object(value: dict[str, Any], key: str, walk: Walk, *, is_free: boo
 
 
 def _joined_field(part: dict[str, Any]) -> str:
-    """Return the name of the field of a message part that the engine joins with the equal field of other parts."""
+    """Return the name of the field of a message part that the engine joins with the same field of other parts."""
     kind = part.get("type")
     return kind if isinstance(kind, str) and kind in {"refusal", "thinking"} else "text"
 
 
 def _changed_keys(value: dict[str, Any], walk: Walk) -> list[str] | None:
-    """Return the keys of *value* after *walk* has changed them, or None if they are unchanged. All keys are checked as
-    one text with one key per line, and stay distinct.
+    """Return the keys of *value* after *walk* has changed them, or None if they are unchanged. All keys are checked
+    together, one per line, and remain distinct.
     """
     own = [name for name in value if name not in _KNOWN_KEYS]
     if not own:
@@ -263,14 +261,14 @@ def _changed_keys(value: dict[str, Any], walk: Walk) -> list[str] | None:
 
 
 def _says_no_text(key: str, value: str) -> bool:
-    """Return whether models do not read *value*, the value of the field *key*, as text of the caller."""
+    """Return whether models never read *value*, the value of the field *key*, as text of the caller."""
     if key in _IDS:
         return _is_id(value) is not None
     return key in _NO_TEXTS or (key in _WORDS and _is_word(value) is not None)
 
 
 def _long_number(value: Any) -> str | None:
-    """Return the number *value* as a template may render it, or None if it is too short to be personal data."""
+    """Return the number *value* as a template could render it, or None if it is too short for personal data."""
     try:
         number = float(msgspec.json.decode(value)) if isinstance(value, Raw) else value
         return f"{number:.0f}" if LEAST_NUMBER <= abs(number) < 1e40 else None

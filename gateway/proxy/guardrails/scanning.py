@@ -15,39 +15,37 @@ from gateway.proxy.guardrails.redactor import Find, Redactor, Scan
 T = TypeVar("T")
 
 PIECE_CHARS = 2048
-"""Number of characters that are scanned, in 1 ms on average and 7 ms at worst, before other tasks of the event loop can
-run.
+"""Number of characters to scan before other tasks of the event loop can run. A scan takes 1 ms on average and 7 ms at
+worst.
 """
 INLINE_CHARS = 4096
-"""Maximum number of characters that are scanned on the event loop. Longer texts are scanned in a thread, which costs
-some 100 us.
+"""Maximum number of characters to scan on the event loop. Longer texts are scanned in a thread, which costs some 100
+us.
 """
 INLINE_TEXTS = 2048
-"""Maximum number of texts of one request that are scanned on the event loop."""
+"""Maximum number of texts of a request to scan on the event loop."""
 ASIDE_CHARS = 256 * 1024
-"""Number of characters of a request above which the hashes of known texts are computed in the thread too. Hashing takes
-about 1 ms per MiB.
+"""Number of characters of a request above which the hashes of known texts are also computed in the thread. Hashing
+takes about 1 ms per MiB.
 """
 REMEMBERED_CHARS = 256
-"""Minimum length in characters of a text whose clean result is cached. A shorter text is faster to scan than to look
+"""Minimum length in characters of a text whose clean result is cached. A shorter text can be scanned faster than looked
 up.
 """
 MOST_REMEMBERED = 32_768
-"""Maximum number of cached texts without matches, some 100 bytes each. The cache helps because a conversation sends all
-its messages again with every turn.
+"""Maximum number of cached texts without matches, at some 100 bytes each. The cache helps, because each request of a
+conversation contains all earlier messages.
 """
 TIMEOUT_S = 2.0
 MOST_WAITING = 16
 """Maximum number of requests with long texts that wait for the scanning thread. Further requests are refused, because
-each one waits for all before it.
+each one would wait for all earlier ones.
 """
 GIVE_WAY_S = 0.0002
 
 
 class ScanThread:
-    """Thread in which the long texts of all guardrail filters are scanned. The thread starts when the first long text
-    arrives.
-    """
+    """Thread that scans the long texts of all guardrail filters. It starts when the first long text arrives."""
 
     def __init__(self, *, most_waiting: int = MOST_WAITING) -> None:
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="guardrails")
@@ -102,7 +100,7 @@ class ScanFilter:
 
     async def verdict(self, request: FilterRequest) -> Verdict:
         """Return the verdict on all texts of *request*. The scan takes O(characters) time, and lets other tasks run in
-        between. Texts that were scanned earlier cost almost nothing.
+        between. A text that was scanned earlier takes almost no time.
         """
         look = _Look(self.scan, self._marked, self.action, request.texts, self._clean)
         is_inline = len(request.texts) <= INLINE_TEXTS and look.characters() <= INLINE_CHARS
@@ -120,7 +118,7 @@ class ScanFilter:
         return look.verdict()
 
     def _timed(self, look: "_Look", request: FilterRequest) -> Iterator[None]:
-        """Run the steps of *look*, and raise an error if they exceed the CPU time limit."""
+        """Run the steps of the scan *look*, and raise an error if they exceed the limit on CPU time."""
         used_s = 0.0
         steps = look.steps()
         while True:
@@ -147,29 +145,27 @@ class ScanFilter:
 
 
 class _Look:
-    """Stepwise scan of all texts of a request. Each text is scanned alone, then the parts of each message together."""
+    """Stepwise scan of all texts of a request, first of each text alone, and then of the parts of each message."""
 
     def __init__(  # all of a filter
         self, scan: Scan, marked: MarkedScan, action: Action, texts: tuple[Text, ...], known: Container[int]
     ) -> None:
-        """Prepare the scan. The hashes of texts that had no matches earlier are in *known*."""
+        """Prepare the scan. *known* has the hashes of texts in which an earlier scan found no matches."""
         self._scan = scan
         self._marked = marked
         self._action = action
         self._texts = texts
         self._known = known
         self.is_wanted = True
-        """False after the request has ended."""
+        """Whether the result of the scan is still wanted. The value is False after the request has ended."""
         self._changed: list[str] = []
         self._found = 0
         self._since_turn = 0
         self.clean: list[int] = []
-        """Hashes of the texts and messages without matches that are long enough to be cached."""
+        """Hashes of the texts and messages without matches that are long enough for the cache."""
 
     def steps(self) -> Iterator[None]:
-        """Run the scan in steps. The scan ends when all texts are scanned or a match that blocks the request is
-        found.
-        """
+        """Run the scan in steps. The scan ends when all texts are scanned or when a match blocks the request."""
         rests: dict[int, Rest | None] = {}
         for text in self._texts:
             yield from self._look_at(text, rests)
@@ -184,7 +180,7 @@ class _Look:
                 self._changed[place] = self._marked.shown(self._changed[place])
 
     def verdict(self) -> Verdict:
-        """Return the verdict. All steps must have run."""
+        """Return the verdict of the scan. All steps must have run."""
         if not self._found:
             return PASS
         if self._action == "block":
@@ -216,7 +212,7 @@ class _Look:
         return self._found > 0 and self._action == "block"
 
     def _look_at(self, text: Text, rests: dict[int, Rest | None]) -> Iterator[None]:
-        """Scan *text*. If the previous part of a message ended within a match, *rests* has the continuation of that
+        """Scan *text*. If the previous part of a message ended within a match, *rests* has the continuation of the
         match.
         """
         rest = rests.pop(text.group, None) if text.group else None
@@ -254,7 +250,7 @@ class _Look:
             self.clean.append(self._digest(places))
 
     def _fed(self, redactor: Redactor, said: str) -> Generator[None, None, str]:
-        """Return the text *said* as redacted by *redactor*."""
+        """Return the text *said* after *redactor* has redacted it."""
         pieces: list[str] = []
         for start in range(0, len(said), PIECE_CHARS):
             pieces.append(redactor.feed(said[start : start + PIECE_CHARS]))
@@ -266,7 +262,7 @@ class _Look:
 
 
 def _finish(steps: Iterator[None], look: _Look) -> None:
-    """Run all *steps* in a thread that lets the event loop run in between."""
+    """Run all of *steps* in a thread that regularly lets the event loop run."""
     for _ in steps:
         if not look.is_wanted:
             return

@@ -1,4 +1,4 @@
-"""Call the external service of a guardrail, with a time limit, a concurrency limit and a circuit breaker."""
+"""Call the external service of a guardrail, with a time limit, a limit on concurrency, and a circuit breaker."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -14,15 +14,15 @@ T = TypeVar("T")
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
     timeout_s: float = 2.0
-    """Maximum seconds for one call, including the wait for other calls to end."""
+    """Maximum seconds for a call, including the wait for other calls to end."""
     most_at_once: int = 64
 
 
 class ServiceCaller:
-    """Caller of one external service. After five consecutive failures, no call is made for some seconds."""
+    """Caller of an external service. After five consecutive failures, it makes no call for some seconds."""
 
     def __init__(self, name: str, limits: ServiceLimits, *, clock: Callable[[], float]) -> None:
-        """Create a caller for the guardrail *name*."""
+        """Create a caller for the service of the guardrail *name*."""
         self._name = name
         self._limits = limits
         self._clock = clock
@@ -30,7 +30,7 @@ class ServiceCaller:
         self._breaker = Breaker()
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Call the service with the function *question*, and return its result.
+        """Call the service with the function *question*, and return the result.
 
         Raises:
             GuardrailUnavailable: if the call fails or takes too long, or the circuit breaker is open.

@@ -1,4 +1,4 @@
-"""Check a stream of server-sent events while it is forwarded.
+"""Check a stream of server-sent events while forwarding it.
 
 1. The result does not depend on how the network or the engine split the stream.
 2. An event without changes is forwarded byte for byte.
@@ -16,16 +16,16 @@ from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.stream_form import Event, StreamForm
 
 LARGEST_EVENT_BYTES = 8 * 2**20
-"""Maximum size in bytes of one event. A larger event cannot be checked, so it ends the stream."""
+"""Maximum size of an event in bytes. A larger event cannot be checked, so it ends the stream."""
 LARGEST_KEPT_BYTES = 64 * 2**20
-"""Maximum size in bytes of a stream that is buffered for a service that must check whole texts."""
+"""Maximum size in bytes of a stream to buffer for a service that must check whole texts."""
 
 _last_blank_line = re.compile(rb"\n\r?\n")
 _DONE = b"[DONE]"
 
 
 class GuardedStream:
-    """Forwards the events of one stream. The events are parsed by *form*, and their texts are changed by *fields*."""
+    """Stream of events that are forwarded. *form* parses the events, and *fields* changes their texts."""
 
     def __init__(self, form: StreamForm, fields: StreamTexts) -> None:
         self._form = form
@@ -34,7 +34,7 @@ class GuardedStream:
         self._searched = 0
 
     def passed(self, data: bytes) -> bytes:
-        """Return the bytes to send to the caller for *data*, the next bytes of the stream.
+        """Return the bytes to send to the caller for *data*, which is the next part of the stream.
 
         Raises:
             ContentBlocked: if a guardrail blocks the answer. Nothing more may be sent.
@@ -88,13 +88,13 @@ class GuardedStream:
 
 
 def written(event: Event, *, is_named: bool) -> bytes:
-    """Return the bytes of *event*. If *is_named* is true, the event's type is also its name."""
+    """Return *event* as bytes. If *is_named* is true, the event's type is also its name."""
     name = b"event: " + str(event.get("type", "")).encode() + b"\n" if is_named else b""
     return name + b"data: " + msgspec.json.encode(event) + b"\n\n"
 
 
 class KeptStream:
-    """Buffers a whole stream, so that all of its texts can be checked together."""
+    """Buffer for a whole stream, so that all texts in it can be checked together."""
 
     def __init__(self, form: StreamForm) -> None:
         self._pieces: list[bytes] = []
@@ -103,7 +103,7 @@ class KeptStream:
         self._reading = GuardedStream(form, self._seen)
 
     def keep(self, data: bytes) -> None:
-        """Buffer *data*, which consists of complete events. Raise ReplyBroken if the buffer is full."""
+        """Add *data*, which consists of complete events, to the buffer. Raise ReplyBroken if the buffer is full."""
         self._pieces.append(data)
         self._size += len(data)
         if self._size > LARGEST_KEPT_BYTES:
@@ -111,13 +111,13 @@ class KeptStream:
         self._reading.passed(data)
 
     def texts(self) -> list[Text]:
-        """Return all texts of the stream, which must have ended."""
+        """Return all texts of the buffered stream, which must have ended."""
         self._reading.finish()
         return self._seen.texts
 
     def rewritten(self, form: StreamForm, texts: "tuple[str, ...] | None") -> bytes:
-        """Return the buffered stream with its texts replaced by *texts*, or unchanged if *texts* is None. The events
-        are parsed by *form*.
+        """Return the buffered stream with its texts replaced with *texts*, or unchanged if *texts* is None. *form*
+        parses the events.
         """
         data = b"".join(self._pieces)
         return data if texts is None else GuardedStream(form, self._seen.replaced(texts)).finish(data)

@@ -1,4 +1,4 @@
-"""Interface for finding texts in the events of a stream. Each API has its own implementation."""
+"""Interface for finding texts in the events of a stream, with one implementation for each API."""
 
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -8,20 +8,20 @@ from gateway.proxy.guardrails.fields import StreamTexts
 from gateway.proxy.guardrails.texts import texts_in, with_texts, without_tokens
 
 Event = dict[str, Any]
-"""Decoded JSON object of one stream event."""
+"""JSON object of one stream event, decoded."""
 
 ErrorEvent = Callable[[GatewayError, int], bytes]
-"""Function that formats an error as the last event of a stream. The second argument of the function is the event's
-sequence number, which some APIs require.
+"""Function that formats an error as the last event of a stream. Its second argument is the event's sequence number,
+which some APIs require.
 """
 
 
 class StreamForm(Protocol):
-    """Event format of one stream, from its first event to its last."""
+    """Event format of a stream, from the first event to the last."""
 
     def changed(self, event: Event, fields: StreamTexts) -> list[Event]:
         """Return the events to send in place of *event*. The list contains *event* itself if nothing has changed, and
-        may be empty.
+        it can be empty.
         """
         ...
 

@@ -51,28 +51,26 @@ NO_TEXTS = frozenset(
 """Object keys whose values are not checked. Callers use ``metadata`` and the ids for their own purposes."""
 
 TOKENS = frozenset({"logprobs", "token_ids", "prompt_token_ids", "prompt_logprobs", "top_logprobs", "token_strs"})
-"""Keys of an answer that repeat the text of the answer or of the prompt as tokens."""
+"""Keys in an answer whose values repeat text of the answer or prompt as tokens."""
 
 JSON_KEYS = frozenset({"arguments", "partial_json"})
-"""Keys whose string values contain JSON, which are the arguments of tool calls."""
+"""Keys whose string values contain JSON, because they are the arguments of tool calls."""
 
 
 _FREE = frozenset({"input", "arguments"})
-"""Keys of objects whose inner keys a tool defines. An inner key such as ``user`` has no special meaning, and its value
-is a text.
+"""Keys of objects whose inner keys are defined by a tool. An inner key such as ``user`` has no special meaning, and its
+value is a text.
 """
 
 LEAST_NUMBER = 10**7
-"""Smallest number that guardrails check, because they recognize no shorter numbers."""
+"""Smallest number that guardrails check, because they do not recognize shorter numbers."""
 
 _DETAILS = ("low", "high", "auto", "original")
-"""Values of the `detail` field of images, which are not checked."""
+"""Values of the `detail` field of images. They are not checked."""
 
 
 def texts_in(value: Any, key: str = "") -> list[Text]:
-    """Return all non-empty texts of the JSON *value*, the value of the field *key*, in order. The function takes time
-    in proportion to the size of *value*.
-    """
+    """Return all non-empty texts in the JSON value *value* of the field *key*, in order. O(size of *value*)."""
     found: list[Text] = []
 
     def take(text: Text) -> None:
@@ -83,15 +81,15 @@ def texts_in(value: Any, key: str = "") -> list[Text]:
 
 
 def with_texts(value: Any, said: "list[str] | tuple[str, ...]", key: str = "") -> Any:
-    """Return *value* with its texts replaced by *said*, which has one text for each of `texts_in`. Return the same
-    object if nothing has changed.
+    """Return *value* with its texts replaced with *said*, which has one text for each result of `texts_in`. If nothing
+    changes, return the same object.
     """
     upcoming = iter(said)
     return _changed(value, key, lambda _: next(upcoming))
 
 
 def without_tokens(value: Any) -> Any:
-    """Return *value* with null in place of token fields, or the same object if it has no token fields."""
+    """Return *value* with null in place of token fields. If it has no token fields, return the same object."""
     if isinstance(value, list):
         return _same_or(value, [without_tokens(inner) for inner in value])
     if not isinstance(value, dict):
@@ -127,7 +125,7 @@ def _changed(value: Any, key: str, change: Callable[[Text], str | None], *, is_f
 
 
 def _has_texts(name: str, value: Any, holder: dict[str, Any]) -> bool:
-    """Return whether *value*, the value of the field *name* of the object *holder*, contains texts."""
+    """Return whether *value* contains texts. *value* is the value of the field *name* of the object *holder*."""
     if not isinstance(value, str | list | dict) or name in NO_TEXTS:
         return False
     if name == "data" and isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Detect words, phrases and patterns that the settings list.
+"""Detect words, phrases and patterns that are listed in the settings.
 
 Patterns run in the RE2 engine, whose time grows only linearly with the text, so that no pattern can block the gateway.
 Patterns need the extra ``warmgate[guardrails]``. Words need no extra.
@@ -15,7 +15,7 @@ from gateway.proxy.guardrails.detector import Match, Rest
 MOST_BLANKS = 16
 """Maximum number of white-space characters between two words of a phrase."""
 LONGEST_CHARS = 512
-"""Maximum length in characters of a pattern's matches. Up to that many characters of a stream may be held back."""
+"""Maximum length in characters of the matches of a pattern. Up to this many characters of a stream can be held back."""
 
 _words = re.compile(r"\w+")
 _blanks = re.compile(r"\s+")
@@ -28,16 +28,16 @@ class Re2MissingError(ImportError):
 
 
 class UnboundedPatternError(ValueError):
-    """Raised if the matches of a pattern may be longer than the limit."""
+    """Raised if the matches of a pattern could be longer than the limit."""
 
 
 class Words:
-    """Detector of whole words and phrases that ignores case and accepts any white space between words. The search takes
+    """Detector for whole words and phrases. It ignores case and accepts any white space between words. The search takes
     time in proportion to the number of words.
     """
 
     def __init__(self, terms: Iterable[str], *, kind: str = "word") -> None:
-        """Create a detector of *terms*. Each term must begin with a letter or a digit."""
+        """Create a detector for *terms*. Each term must begin with a letter or a digit."""
         self._kind = kind
         self._by_first: dict[str, list[str]] = {}
         self._beginnings: set[str] = set()
@@ -52,7 +52,7 @@ class Words:
         for terms_of_first in self._by_first.values():
             terms_of_first.sort(key=len, reverse=True)
         self._longest = max(map(len, self._beginnings), default=1) + MOST_BLANKS * self._most_words
-        """Maximum length in characters of a phrase in a text, including white space."""
+        """Maximum length in characters of a matching phrase in a text, including white space."""
 
     @property
     def kind(self) -> str:
@@ -74,7 +74,7 @@ class Words:
         return None
 
     def growing(self, text: str, start: int) -> int:
-        """Return the index of the first word from which the rest of the text may be the beginning of a term, or
+        """Return the index of the first word from which the rest of the text could be the beginning of a term, or
         `len(text)`.
         """
         window = max(start, len(text) - self._longest)
@@ -90,7 +90,7 @@ class Words:
 
 
 class Patterns:
-    """Detector of text that matches one of several regular expressions. The maximum length of a match is known."""
+    """Detector for text that matches one of several regular expressions. The maximum length of a match is known."""
 
     def __init__(self, patterns: Sequence[str], *, kind: str = "pattern") -> None:
         """Create a detector. Raise Re2MissingError, UnboundedPatternError, or ValueError for an invalid pattern."""
@@ -125,9 +125,7 @@ class Patterns:
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """Matches to ignore, given as texts that are compared without regard to case, and as patterns for the whole
-    match.
-    """
+    """Matches to ignore, given as texts whose case does not matter, and as patterns for the whole match."""
 
     texts: frozenset[str]
     patterns: tuple[Any, ...] = ()
@@ -137,7 +135,7 @@ class Allowed:
 
 
 def compiled(pattern: str) -> Any:
-    """Return *pattern* compiled by RE2.
+    """Return *pattern* in the form compiled by RE2.
 
     Raises:
         Re2MissingError: if google-re2 is not installed.

@@ -1,5 +1,5 @@
 """Transfer computed prompts with SGLang's protocol. The prefill worker and the decode worker get the same request at
-once, and meet in a room at the prefill worker's bootstrap port.
+the same time. They find each other by a room number at the prefill worker's bootstrap port.
 
 1. A room is a random number of 63 bits. If a request asks for several answers to one prompt, their rooms have
    consecutive numbers.
@@ -31,7 +31,7 @@ from routing.candidate import Candidate
 
 
 class BootstrapTransfer:
-    """Prompt transfers of one request with SGLang's protocol. The class implements
+    """Prompt transfers of one request with SGLang's protocol. Implements
     `gateway.proxy.kv_transfer.kv_transfer.KvTransfer`.
     """
 
@@ -45,7 +45,7 @@ class BootstrapTransfer:
         self._cached_tokens: int | None = None
 
     async def answer(self, decode: Candidate, call: Call, asked: Asked) -> Attempt:
-        """Return the answer of the decode worker *decode*, as `KvTransfer.answer` describes.
+        """Return the answer of the decode worker *decode* (see `KvTransfer.answer`).
 
         Raises:
             PrefillFailed: if no prefill worker computed the prompt.
@@ -68,11 +68,11 @@ class BootstrapTransfer:
                 return attempt
 
     def observer(self, *, strip_usage: bool, max_held: int) -> StreamObserver:
-        """Return an observer of the decode worker's stream, as `KvTransfer.observer` describes."""
+        """Return an observer for the decode worker's stream (see `KvTransfer.observer`)."""
         return TransferredObserver(lambda: self._cached_tokens, strip_usage=strip_usage, max_held=max_held)
 
     def _sent(self, call: Call, backend: WorkerBackend, slot: PrefillSlot) -> Call:
-        """Return the call that the prefill worker and the decode worker both receive."""
+        """Return the call to send to both the prefill worker and the decode worker."""
         fields = {
             "bootstrap_host": msgspec.json.encode(urlsplit(backend.url).hostname),
             "bootstrap_port": b"%d" % self._plan.bootstrap_port(slot.booking.worker),
@@ -81,8 +81,8 @@ class BootstrapTransfer:
         return call.changed(body=spliced(call.body, fields))
 
     async def _paired(self, backend: WorkerBackend, slot: PrefillSlot, sent: Call, asked: Asked) -> Attempt | None:
-        """Return the answer to *sent*, or None if the prefill worker failed. The prefill worker's answer may still be
-        read after this method returns.
+        """Return the answer to *sent*, or None if the prefill worker failed. The prefill worker's answer is possibly
+        still being read when this method returns.
         """
         prefill = self._plan.begin(self._computed(backend, slot, sent))
         prefill.add_done_callback(lambda _: slot.release())  # it may be cancelled before it begins
@@ -138,7 +138,7 @@ class BootstrapTransfer:
         return None
 
     async def _drained(self, attempt: Attempt) -> Usage | None:
-        """Read the remaining answer and return its usage, or None if the answer breaks off before the usage."""
+        """Read the rest of the answer and return its usage, or None if the answer breaks off before the usage."""
         observer, failure = attempt.observer, None
         if observer is None:
             await attempt.reply.aclose()

@@ -1,4 +1,4 @@
-"""Interface for transferring a computed prompt to the worker that answers, and the choice of its implementation."""
+"""Interface for the transfer of a computed prompt to the worker that answers, and the choice of its implementation."""
 
 from collections.abc import Callable
 from typing import Protocol
@@ -32,7 +32,7 @@ class KvTransfer(Protocol):
         ...
 
     def observer(self, *, strip_usage: bool, max_held: int) -> StreamObserver:
-        """Return an observer of the decode worker's stream that reports the prefill worker's count of cached tokens."""
+        """Return an observer for the decode worker's stream that reports the prefill worker's cached tokens."""
         ...
 
 

@@ -1,5 +1,5 @@
-"""Transfer computed prompts with vLLM's protocol. A prefill worker computes the prompt first, and the decode worker
-then receives the location of the KV blocks.
+"""Transfer computed prompts with vLLM's protocol. First, a prefill worker computes the prompt. Then, the decode worker
+receives the location of the KV blocks.
 
 1. The prefill worker gets the caller's request with a limit of one token and without streaming. The field
    ``kv_transfer_params`` asks it to keep the blocks. The prefill worker's answer contains a ``kv_transfer_params``
@@ -40,7 +40,7 @@ _WANTED = msgspec.json.encode(
 )
 _ONE_TOKEN = {"stream": b"false", "max_tokens": b"1", "kv_transfer_params": _WANTED}
 _WHERE_GIVEN = {"max_completion_tokens": b"1", "stream_options": b"null", "min_tokens": b"0"}
-"""Request fields whose values are replaced for a prefill worker, but only if the caller's request contains them."""
+"""Request fields whose values are replaced for a prefill worker, but only if the caller's request has them."""
 
 _LOOPBACK = ("localhost", "127.", "::1", "0.0.0.0", "[::1]")  # noqa: S104  # addresses in messages, not bound
 
@@ -59,7 +59,7 @@ _decode_params = msgspec.json.Decoder(_Params).decode
 
 
 class NixlTransfer:
-    """Prompt transfers of one request with vLLM's protocol. The class implements
+    """Prompt transfers of one request with vLLM's protocol. Implements
     `gateway.proxy.kv_transfer.kv_transfer.KvTransfer`.
     """
 
@@ -82,8 +82,8 @@ class NixlTransfer:
         self._cached_tokens: int | None = None
 
     async def answer(self, decode: Candidate, call: Call, asked: Asked) -> Attempt:
-        """Return the answer of the decode worker *decode*. Transfer parameters that one decode worker may have used are
-        not sent to another one.
+        """Return the answer of the decode worker *decode*. Transfer parameters that one decode worker could have used
+        are not sent to another one.
         """
         params, self._params = self._params, None
         if params is None and not self._is_spent:
@@ -113,7 +113,7 @@ class NixlTransfer:
         return attempt
 
     def observer(self, *, strip_usage: bool, max_held: int) -> StreamObserver:
-        """Return an observer of the decode worker's stream, as `KvTransfer.observer` describes."""
+        """Return an observer for the decode worker's stream (see `KvTransfer.observer`)."""
         return TransferredObserver(lambda: self._cached_tokens, strip_usage=strip_usage, max_held=max_held)
 
     async def _here(self, call: Call, asked: Asked) -> Attempt:
@@ -123,7 +123,7 @@ class NixlTransfer:
         return await asked(call, False)
 
     async def _prefilled(self, decode: Candidate, call: Call) -> bytes | None:
-        """Let a prefill worker compute the prompt, and return its transfer parameters. Return None if the decode worker
+        """Let a prefill worker compute the prompt, and return the transfer parameters, or None if the decode worker
         must compute the prompt.
         """
         half: Call | None = None
@@ -151,9 +151,7 @@ class NixlTransfer:
                 return params
 
     def _params_of(self, attempt: Attempt, slot: PrefillSlot, url: str) -> bytes | None:
-        """Return the transfer parameters in a prefill worker's answer, or None if it has none and therefore holds no KV
-        blocks.
-        """
+        """Return the transfer parameters in a prefill worker's answer, or None if the worker holds no KV blocks."""
         try:
             params = bytes(_decode_answer(attempt.first).kv_transfer_params)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -170,7 +168,7 @@ class NixlTransfer:
 
 def prefill_body(raw: bytes) -> bytes:
     """Return the request body *raw*, changed for a prefill worker: one token, no streaming, and KV blocks that are
-    kept. The function takes O(bytes) time.
+    kept. O(bytes).
 
     Raises:
         MalformedBody: if *raw* is not a JSON object.
@@ -183,7 +181,7 @@ def prefill_body(raw: bytes) -> bytes:
 
 
 def _reachable(params: bytes, url: str) -> bytes:
-    """Return the transfer parameters *params* with the host of the worker's *url* in place of a loopback host.
+    """Return the transfer parameters *params* with the host of the worker's URL *url* in place of a loopback host.
 
     vLLM reports ``localhost`` unless its address is configured.
     """

@@ -1,4 +1,4 @@
-"""Choose prefill workers for one request, each at most once, and hold the request's slots on them."""
+"""Choose prefill workers for a request, each at most once, and hold the request's slots on them."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -21,21 +21,21 @@ from routing.explanation import reason_of
 from routing.request import Request
 
 MAX_PREFILLS = 3
-"""Maximum number of prefill workers that may fail one request. After that, the decode worker computes the prompt if it
-can.
+"""Maximum number of prefill workers that can fail one request. After that, the decode worker computes the prompt if
+possible.
 """
 
 Asked = Callable[[Call, bool], Coroutine[Any, Any, Attempt]]
-"""Function that sends a call to the decode worker. The second argument of the function is true if the worker fetches
-the computed prompt.
+"""Function that sends a call to the decode worker. Its second argument is true if the worker fetches the computed
+prompt.
 """
 
 
 class PrefillSlot:
-    """Slot on a prefill worker, which is released with its outcome at the end of a ``with`` block."""
+    """Slot on a prefill worker. It is released with its outcome at the end of a ``with`` block."""
 
     def __init__(self, model: Model, booking: Booking, clock: Callable[[], float], span: Span | None = None) -> None:
-        """Create a slot for *booking*. The trace span of the prefill is passed as *span* if the request is traced."""
+        """Create a slot for *booking*. If the request is traced, *span* is the trace span of the prefill."""
         self._span = span
         self.booking = booking
         self._model = model
@@ -52,7 +52,7 @@ class PrefillSlot:
         self.release()
 
     def release(self) -> None:
-        """Release the slot with the last recorded outcome, which is aborted by default. Only the first call has an
+        """Release the slot with the outcome recorded last, which is "aborted" by default. Only the first call has an
         effect.
         """
         if self._is_released:
@@ -65,23 +65,23 @@ class PrefillSlot:
             self._span.end(self._clock())
 
     def began(self) -> None:
-        """Record that the worker has computed the prompt."""
+        """Record that the prefill worker has computed the prompt."""
         self._model.fleet.bookings.first_byte(self.booking, self._clock())
         self._model.dispatch_queue.turn()
 
     def answered(self, usage: Usage | None) -> None:
-        """Record that the prefill worker's answer is complete. The single token of this answer does not count toward
-        the average answer length.
+        """Record that the prefill worker's answer is complete. Its single token does not count toward the average
+        answer length.
         """
         prompt, cached = (None, None) if usage is None else (usage.prompt_tokens, usage.cached_tokens)
         self._outcome = Outcome(Ending.ANSWERED, prompt, cached)
 
     def refused(self) -> None:
-        """Record that the worker refused the request with an error that is the caller's fault."""
+        """Record that the prefill worker refused the request with an error that is the caller's fault."""
         self._outcome = Outcome(Ending.REFUSED)
 
     def failed(self, error: UpstreamError | None = None) -> None:
-        """Record that the worker failed with *error*."""
+        """Record that the prefill worker failed with *error*."""
         is_full = isinstance(error, UpstreamRefused) and error.status == OVERLOADED
         self._outcome = Outcome(Ending.REFUSED if is_full else Ending.FAILED)
         if self._span is not None and error is not None:
@@ -91,7 +91,7 @@ class PrefillSlot:
 
 
 class PrefillWorkers:
-    """Chooses the prefill workers for one *request* of *model*, as *plan* configures."""
+    """Choice of the prefill workers for one request of *model*, as configured in *plan*."""
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class PrefillWorkers:
         self._has_cost = False  # the last failed worker was sent the prompt
 
     def reserve(self, decode: Candidate) -> tuple[WorkerBackend, PrefillSlot] | None:
-        """Reserve the next prefill worker for the decode worker *decode*, or return None if *decode* should compute the
+        """Reserve the next prefill worker for the decode worker *decode*. Return None if *decode* should compute the
         prompt itself.
         """
         now = self._clock()
@@ -134,8 +134,8 @@ class PrefillWorkers:
         return None
 
     async def wait_for_worker(self) -> bool:
-        """Wait for a prefill worker, and return False if none becomes available in time. All waits of one request share
-        one time limit.
+        """Wait for a prefill worker. Return False if none becomes available in time. All waits of a request share one
+        time limit.
         """
         loop = asyncio.get_running_loop()
         if self._wait_until is None:
@@ -151,24 +151,24 @@ class PrefillWorkers:
 
     @property
     def has_failed(self) -> bool:
-        """Return whether a prefill worker has failed this request."""
+        """Return whether any prefill worker has failed the request."""
         return len(self._failed) > 0
 
     def first_byte_s(self, slot: PrefillSlot) -> float | None:
-        """Return the seconds to wait for the first byte before another worker is tried, or None if only the normal
-        timeouts apply.
+        """Return the seconds to wait for the first byte before another worker is tried, or None for only the normal
+        timeouts.
         """
         predicted_s = self._model.fleet.bookings.first_byte_in_s(slot.booking, self._clock())
         return None if predicted_s is None else self._retry_policy.first_byte_s(predicted_s)
 
     def failed(self, slot: PrefillSlot, error: UpstreamError | None = None) -> None:
-        """Record that the worker of *slot* failed with *error*, or returned an unusable answer if *error* is None."""
+        """Record that the worker of *slot* failed with *error*, or that its answer was unusable if *error* is None."""
         self._failed.add(slot.booking.worker)
         self._has_cost = not isinstance(error, ConnectFailed)
         slot.failed(error)
 
     def _may_try(self, now: float) -> bool:
-        """Return whether the retry budget allows another prefill attempt. A failed connection costs nothing."""
+        """Return whether the retry budget allows another prefill attempt. Failed connections cost nothing."""
         if not self.has_failed:
             return True
         if len(self._failed) >= MAX_PREFILLS:
@@ -176,7 +176,7 @@ class PrefillWorkers:
         return not self._has_cost or self._model.retry_budget.spend(now)
 
     def _note(self, candidate: Candidate, order: list[Candidate]) -> None:
-        """Record the routing decision. The cache hit of the request is that of the worker that computes the prompt."""
+        """Record the routing decision, and the cache hit of the request on the worker that computes the prompt."""
         exchange = self._exchange
         exchange.prefill_worker = candidate.worker
         exchange.strategy = self._plan.strategy_of(self._request)

@@ -1,4 +1,4 @@
-"""Correct the count of cached tokens of a prompt that another worker computed.
+"""Correct the number of cached tokens for a prompt that another worker computed.
 
 A decode worker reports all tokens that it fetched as cached. Only the tokens that the prefill worker had cached were
 saved. Therefore the prefill worker's count replaces the decode worker's count in answers and in the ledger.
@@ -11,17 +11,17 @@ from gateway.protocol.sse import ChunkObserver
 from gateway.protocol.usage import Usage
 
 MAX_HELD = 64 * 1024
-"""Maximum size in bytes of an incomplete event that is held, which is the limit for other streams too."""
+"""Maximum size in bytes of an incomplete event to hold, which is also the limit for other streams."""
 
 _cached = re.compile(rb'("cached_tokens"\s*:\s*)(\d+)').sub
-"""Pattern of the `cached_tokens` key, which never matches text in a JSON string, because quotes in the string are
-escaped.
+"""Pattern for the `cached_tokens` key. It never matches text in a JSON string, because quotation marks in the string
+are escaped.
 """
 
 
 def replace_cached_tokens(data: bytes, cached_tokens: int | None) -> bytes:
-    """Return *data*, which is JSON or events, with *cached_tokens* as the count of cached tokens, or unchanged if it is
-    None. The function takes O(bytes) time.
+    """Return *data*, which is JSON or events, with *cached_tokens* as the number of cached tokens, or unchanged if it
+    is None. O(bytes).
     """
     if cached_tokens is None or b'"cached_tokens"' not in data:
         return data
@@ -29,7 +29,7 @@ def replace_cached_tokens(data: bytes, cached_tokens: int | None) -> bytes:
 
 
 class TransferredObserver(ChunkObserver):
-    """Observer of a stream whose prompt another worker computed.
+    """Observer for a stream whose prompt another worker computed.
 
     The function *cached_tokens* returns the prefill worker's count of cached tokens, or None until it is known.
     """
@@ -54,8 +54,8 @@ class TransferredObserver(ChunkObserver):
 
 
 def with_cached_tokens(usage: Usage | None, cached_tokens: int | None) -> Usage | None:
-    """Return the decode worker's *usage* with the prefill worker's count *cached_tokens*, or unchanged if either count
-    is unknown.
+    """Return the decode worker's *usage* with the prefill worker's number *cached_tokens*, or unchanged if either
+    number is unknown.
     """
     if usage is None or cached_tokens is None or usage.cached_tokens is None:
         return usage

@@ -1,4 +1,4 @@
-"""Keep the prompt and answer of one request, for trace receivers that are configured to get them."""
+"""Keep the prompt and answer of a request, for those trace receivers that are configured to get them."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
@@ -6,15 +6,15 @@ from typing import Any
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 KEPT_FACTOR = 64
-"""Bytes that are kept for each byte of text that may be exported. A stream event has about 200 bytes for 4 bytes of
+"""Number of bytes to keep for each byte of text that can be exported. A stream event has about 200 bytes for 4 bytes of
 text, and only the last messages of a long request are exported. The default limit is 1 MiB, which takes some
 milliseconds to read.
 """
 
 
 class Content:
-    """Keeps enough bytes of the answer for *max_bytes* bytes of text. The request body is kept completely or not at
-    all.
+    """Content of a request and its answer, enough for *max_bytes* bytes of text. The request body is kept completely or
+    not at all.
     """
 
     __slots__ = ("_left", "_pieces", "max_bytes", "request")
@@ -22,24 +22,22 @@ class Content:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.request = b""
-        """Request body as the caller sent it, or an empty value if it is too long."""
+        """Request body as the caller sent it, or an empty value if the body is too long."""
         self._left = max_bytes * KEPT_FACTOR
         self._pieces: list[bytes] = []
 
     @property
     def answer(self) -> bytes:
-        """Answer as it was sent to the caller, which is a JSON object or a stream and may be cut short."""
+        """Answer as it was sent to the caller. It is a JSON object or a stream, and it is possibly cut short."""
         return b"".join(self._pieces)
 
     @property
     def size_bytes(self) -> int:
-        """Memory in bytes that the kept request and answer use."""
+        """Memory in bytes that the request and answer take."""
         return len(self.request) + self.max_bytes * KEPT_FACTOR - self._left
 
     def asked(self, raw: bytes) -> None:
-        """Keep the request body *raw*. A body that is too long is not kept, because a part of it could not be
-        decoded.
-        """
+        """Keep the request body *raw*. A body that is too long is not kept, because it could not be decoded in part."""
         if len(raw) <= self.max_bytes * KEPT_FACTOR:
             self.request = raw
 

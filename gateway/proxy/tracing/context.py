@@ -1,4 +1,4 @@
-"""Read and write trace headers of the W3C Trace Context standard, https://www.w3.org/TR/trace-context/."""
+"""Read and write the trace headers of the W3C Trace Context standard, https://www.w3.org/TR/trace-context/."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -8,8 +8,8 @@ import msgspec
 TRACEPARENT, TRACESTATE = b"traceparent", b"tracestate"
 HEADERS = frozenset({TRACEPARENT, TRACESTATE})
 MAX_STATE_BYTES = 512
-"""Maximum length in bytes of a ``tracestate`` header that is forwarded. Section 3.3.1.5 of the standard requires at
-least this length. A longer header is dropped.
+"""Maximum length in bytes of a ``tracestate`` header to forward. Section 3.3.1.5 of the standard requires at least this
+length. A longer header is dropped.
 """
 
 _SAMPLED = 0x01
@@ -17,13 +17,13 @@ _whole = re.compile(rb"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Trace span of the caller, read from its request headers."""
+    """Trace span of the caller, as given in its request headers."""
 
     trace_id: int
     span_id: int
     is_sampled: bool
     state: bytes = b""
-    """Value of the ``tracestate`` header as sent. The gateway does not interpret it."""
+    """Value of the ``tracestate`` header as received. The gateway does not interpret the value."""
 
 
 def context_in(fields: Mapping[bytes, bytes], all_of: Callable[[bytes], str | None]) -> Context | None:
@@ -49,5 +49,5 @@ def context_in(fields: Mapping[bytes, bytes], all_of: Callable[[bytes], str | No
 
 
 def traceparent(trace_id: int, span_id: int, *, is_sampled: bool) -> bytes:
-    """Return the `traceparent` header value for a call that the span *span_id* makes."""
+    """Return the value of the `traceparent` header for a call by the span *span_id*."""
     return b"00-%032x-%016x-%02x" % (trace_id, span_id, _SAMPLED if is_sampled else 0)

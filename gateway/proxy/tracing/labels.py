@@ -1,4 +1,4 @@
-"""Read the labels that a caller puts on its trace, in the format that Langfuse users send.
+"""Read the labels that a caller adds to its trace, in the format of Langfuse.
 
 The labels are in ``langfuse_*`` headers and in the ``metadata`` field of the body, as in LiteLLM's proxy
 (docs.litellm.ai, observability).
@@ -12,9 +12,9 @@ import msgspec
 from gateway.proxy.incoming import LONG_BODY_BYTES
 
 MAX_CHARACTERS = 200
-"""Maximum length of a trace label in characters, which is the limit of Langfuse."""
+"""Maximum length of a trace label in characters, equal to Langfuse's limit."""
 MAX_LABELS = 32
-"""Maximum number of tags of a trace, and of its metadata entries."""
+"""Maximum number of tags, and of metadata entries, of a trace."""
 
 SESSION, USER, NAME, TAGS = "session_id", "trace_user_id", "trace_name", "tags"
 _OURS = frozenset({SESSION, USER, NAME, TAGS})
@@ -34,11 +34,11 @@ class Labels(msgspec.Struct, frozen=True):
     name: str | None = None
     tags: tuple[str, ...] = ()
     metadata: dict[str, str] = {}
-    """Text and number values in the body's ``metadata`` field that have no other meaning."""
+    """Texts and numbers in the body's ``metadata`` field that have no other meaning."""
 
 
 def labels_of(header: Callable[[bytes], str | None], raw: bytes) -> Labels:
-    """Return the trace labels of a request with the body *raw*. Labels in headers override labels in the body.
+    """Return the trace labels for a request with the body *raw*. Labels in headers override labels in the body.
 
     The function *header* returns the first value of a header. Reading takes O(bytes) time if the body contains the word
     ``metadata``. Very long bodies are not searched.
@@ -77,7 +77,7 @@ def _others(said: dict[str, Any]) -> dict[str, str]:
 
 
 def _text(value: object) -> str | None:
-    """Return a string or number as text of limited length, or None for an empty value or any other type."""
+    """Return a string or number as text of limited length. Return None for an empty value or any other type."""
     if isinstance(value, str | int | float) and value != "":
         return str(value).strip()[:MAX_CHARACTERS] or None
     return None

@@ -7,12 +7,12 @@ import msgspec
 
 Kind = Literal["internal", "server", "client"]
 Value = str | bool | int | float | list[str] | list[int] | list[float]
-"""Value of a span attribute, as in OTLP: a string, number or boolean, or a list of strings or numbers of one type."""
+"""Value of a span attribute in OTLP: a string, number or boolean, or a list of strings or of numbers of one type."""
 Attributes = dict[str, Value]
 
 
 class Span:
-    """Timed part of a request in a trace. Times are monotonic seconds."""
+    """Timed part of a request within a trace. Times are monotonic seconds."""
 
     __slots__ = ("attributes", "began", "ended", "error", "id", "kind", "name", "parent_id")
 
@@ -21,7 +21,7 @@ class Span:
         self.name = name
         self.began = began
         self.parent_id = parent_id
-        """Id of the parent span, or 0 if the span has no parent."""
+        """Id of the parent span, or 0 if there is no parent."""
         self.kind: Kind = kind
         self.ended: float | None = None
         self.attributes: Attributes = {}
@@ -35,7 +35,7 @@ class Span:
 
 
 class SpanEvent(msgspec.Struct, frozen=True):
-    """Event of a request at the monotonic time *at*, in seconds."""
+    """Event in a request at the monotonic time *at*, in seconds."""
 
     name: str
     at: float

@@ -1,4 +1,4 @@
-"""Trace of one sampled request, which is recorded while the request is served.
+"""Trace of a sampled request, recorded while the request is served.
 
 1. A request is in one phase at a time, which ends when the next phase begins. An attempt at a backend is not a phase.
    The span of an attempt lasts from the call until the reply is closed, and contains the span of the relay.
@@ -27,11 +27,11 @@ from routing.explanation import predicted_ttft_s
 from routing.request import Request
 
 MAX_CANDIDATES = 5
-"""Maximum number of candidate workers that a trace span lists."""
+"""Maximum number of candidate workers to list in a trace span."""
 
 
 class Trace:
-    """Spans and events of one request. Each method takes a few microseconds. No method is called for each chunk of a
+    """Spans and events of a request. Each method takes a few microseconds. No method is called for each chunk of a
     stream.
     """
 
@@ -72,7 +72,7 @@ class Trace:
         clock: Callable[[], float],
         new_span_id: Callable[[], int],
     ) -> None:
-        """Create a trace of a request that began at the monotonic time *began*, which is *wall_s* seconds after 1970.
+        """Create a trace for a request that began at the monotonic time *began*, which is *wall_s* seconds after 1970.
 
         The prompt and answer in *content* are kept if *keeps_content* returns true for the caller's team.
         """
@@ -81,14 +81,14 @@ class Trace:
         self.began = began
         self.wall_s = wall_s
         self.host = host
-        """Host name under which the caller reached the gateway, or None."""
+        """Host name by which the caller reached the gateway, or None."""
         self.content = content
         self._keeps_content = keeps_content
         self._clock = clock
         self._new_span_id = new_span_id
         self._root_id = new_span_id()
         self.spans: list[Span] = []
-        """Spans in order of their start, without the root span."""
+        """Spans in the order of their start times, without the root span."""
         self.events: list[SpanEvent] = []
         self._phase: Span | None = None
         self._attempt: Span | None = None
@@ -99,7 +99,7 @@ class Trace:
         self.max_tokens: int | None = None
         self.n = 1
         self.labels = Labels()
-        """Labels that the caller requested for its trace."""
+        """Labels that the caller has requested for its trace."""
 
     @property
     def span_id(self) -> int:
@@ -109,14 +109,14 @@ class Trace:
     # ---- phases
 
     def enter(self, phase: str | None) -> None:
-        """End the span of the current phase, and begin a span for *phase* if it is not None."""
+        """End the span of the current phase, and begin a span for *phase* unless it is None."""
         now = self._clock()
         if self._phase is not None:
             self._phase.end(now)
         self._phase = None if phase is None else self._open(phase, now)
 
     def failed_here(self, error: str | None) -> None:
-        """Record *error* on the span of the current phase, or do nothing if *error* is None."""
+        """Record *error* on the span of the current phase. If *error* is None, do nothing."""
         if self._phase is not None and error is not None:
             self._phase.error = error
 
@@ -166,7 +166,7 @@ class Trace:
     def attempt(
         self, call: Call, backend: str, kind: str, url: str | None = None, *, is_continued: bool = False
     ) -> Call:
-        """Begin a span for an attempt at *backend*, and return *call* with a trace header that names this span as the
+        """Begin a span for an attempt at *backend*. Return *call* with a trace header that names this span as the
         parent.
         """
         self.enter(None)
@@ -189,9 +189,7 @@ class Trace:
             self._attempt.attributes |= _decided(request, candidate, booking)
 
     def prefill(self, url: str, request: Request, candidate: Candidate, booking: Booking | None) -> Span:
-        """Begin and return a span for the prefill on the worker *candidate*. The caller of this method must end the
-        span.
-        """
+        """Begin and return a span for the prefill on the worker *candidate*. The caller must end this span."""
         parent_id = None if self._attempt is None else self._attempt.id
         span = self._open("prefill", self._clock(), parent_id=parent_id, is_call=True)
         span.attributes |= {"warmgate.backend": str(candidate.worker), "warmgate.backend.kind": "worker"}
@@ -200,12 +198,12 @@ class Trace:
         return span
 
     def because(self, why: str) -> None:
-        """Record the reason *why* the request was sent to a fallback, which is the failure of the workers."""
+        """Record *why* the request was sent to a fallback, which is the failure of the workers."""
         if self._attempt is not None:
             self._attempt.attributes["warmgate.why"] = why
 
     def first_byte(self, status: int) -> None:
-        """Record the time of the first byte and the HTTP *status*, and begin the span of the relay."""
+        """Record the time of the first byte and the HTTP status, and begin the span of the relay."""
         span = self._attempt
         if span is not None:
             now = self._clock()
@@ -214,7 +212,7 @@ class Trace:
             self._relay = self._open("relay", now, parent_id=span.id)
 
     def failed(self, error: GatewayError) -> None:
-        """Record *error* on the span of the attempt, without its text, because the text may quote the prompt."""
+        """Record *error* on the span of the attempt, without its text, because the text might quote the prompt."""
         for span in (self._attempt, self._relay):
             if span is not None:
                 span.error = error.reason
@@ -225,7 +223,7 @@ class Trace:
             span.attributes["http.response.status_code"] = error.status
 
     def end_attempt(self, ending: Ending) -> None:
-        """End the span of the current attempt, if there is one, with the outcome *ending* after the reply is closed."""
+        """End the span of the current attempt, if any, with the outcome *ending*, after the reply is closed."""
         span, self._attempt = self._attempt, None
         if span is None:
             return
@@ -244,7 +242,7 @@ class Trace:
     # ---- content
 
     def watching(self, send: Send) -> Send:
-        """Return an ASGI send function that calls *send*, and keeps the answer if a trace receiver may get it."""
+        """Return an ASGI send function that calls *send*, and keeps the answer if a trace receiver can get it."""
         return send if self.content is None else self.content.watching(send, lambda: self.content is not None)
 
     def _note(self, name: str, value: Value) -> None:
@@ -264,7 +262,7 @@ class Trace:
 
 
 def _decided(request: Request, candidate: Candidate, booking: Booking | None) -> dict[str, Value]:
-    """Return the span attributes with the predictions for the worker *candidate*."""
+    """Return span attributes with the predictions for the worker *candidate*."""
     decided: dict[str, Value] = {
         "warmgate.worker": str(candidate.worker),
         "warmgate.hit.blocks": candidate.hit_blocks,

@@ -1,4 +1,4 @@
-"""Decide whether a request is traced when it arrives.
+"""Decide whether to trace a request when it arrives.
 
 1. The caller's sampling decision is followed if there is one.
 2. If the caller made no decision, a fraction of the requests is sampled by trace id (``TraceIdRatioBased`` of
@@ -18,18 +18,18 @@ _LOW = 2**64 - 1  # the bits of a trace id that decide
 
 
 class Tracers:
-    """Holder of the tracer for new requests. Reloading the settings may replace the tracer."""
+    """Holder of the tracer for new requests. A reload of the settings can replace the tracer."""
 
     __slots__ = ("current",)
 
     def __init__(self) -> None:
         self.current: Tracer | None = None
-        """Tracer for new requests. No request is traced if it is None."""
+        """Tracer for new requests, or None if no request is traced."""
 
 
 class Tracer:
-    """Begins the traces of requests. If a caller makes no sampling decision, the fraction *ratio* of its requests is
-    sampled.
+    """Tracer that begins the traces of requests. If a caller makes no sampling decision, the fraction *ratio* of its
+    requests is sampled.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Tracer:
         rng: random.Random,
     ) -> None:
         """Create a tracer. The function *keeps_content* returns whether a trace receiver gets the prompts and answers
-        of a team, or of requests without a team for None.
+        of a team (None stands for requests without a team).
 
         If *may_keep_content* is false, no trace receiver gets prompts and answers of any team. The function
         *wall_clock* returns seconds since 1970.
@@ -58,8 +58,8 @@ class Tracer:
         self._rng = rng
 
     def begin(self, incoming: Incoming, began: float) -> Trace | None:
-        """Return the trace of the request *incoming*, which arrived at the monotonic time *began*, or None if it is not
-        traced.
+        """Return the trace of the request *incoming*, which arrived at the monotonic time *began*, or None if the
+        request is not traced.
         """
         parent = context_in(incoming.fields, incoming.all_of)
         if parent is None:
@@ -88,5 +88,5 @@ class Tracer:
         return self._new_id(64)
 
     def _new_id(self, bits: int) -> int:
-        """Return a random id of *bits* bits that is not 0."""
+        """Return a random id of *bits* bits other than 0."""
         return self._rng.getrandbits(bits) or 1
