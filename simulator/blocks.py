@@ -16,6 +16,8 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
+from simulator.host_tier import HostTier
+
 BlockHash: TypeAlias = Hashable
 """Hash of a block chained with all blocks before it, either an id from a trace or a hash of token ids."""
 
@@ -96,13 +98,19 @@ class BothSinks:
 
 
 class BlockPool:
-    """KV cache with *capacity* blocks of *block_size* tokens. The cost of each operation is linear in its blocks."""
+    """KV cache with *capacity* blocks of *block_size* tokens. The cost of each operation is linear in its blocks.
 
-    def __init__(self, capacity: int, block_size: int = 16, *, sink: BlockSink | None = None) -> None:
+    *host* holds copies of blocks in host memory, or is None if the engine has no host tier.
+    """
+
+    def __init__(
+        self, capacity: int, block_size: int = 16, *, sink: BlockSink | None = None, host: HostTier | None = None
+    ) -> None:
         if capacity < 1 or block_size < 1:
             raise ValueError(f"capacity and block_size must be at least 1, got {capacity} and {block_size}")
         self.capacity = capacity
         self.block_size = block_size
+        self.host = host
         self._sink: BlockSink = sink if sink is not None else NoSink()
         self._references = [0] * capacity
         self._hashes: list[BlockHash | None] = [None] * capacity
@@ -135,6 +143,30 @@ class BlockPool:
                 break
             hits.append(copies[0])
         return hits
+
+    def loadable(self, hashes: Sequence[BlockHash], begin: int, limit: int) -> Sequence[BlockHash]:
+        """Return the blocks that can be loaded from the host tier: those of the first *limit* hashes that follow the
+        first *begin* without a gap.
+        """
+        if self.host is None or begin >= limit:
+            return ()
+        wanted = hashes[begin:limit]
+        return wanted[: self.host.match(wanted)]
+
+    def begin_load(self, hashes: Sequence[BlockHash], loads: Sequence[BlockHash], now: float) -> float:
+        """Begin to load *loads* for the prompt *hashes*, which uses its blocks in the host tier at *now*.
+
+        Return the time at which the blocks are on the GPU.
+        """
+        if self.host is None:
+            return now
+        self.host.touch(hashes)
+        return self.host.begin_load(loads, len(loads) * self.block_size, now)
+
+    def end_load(self, loads: Sequence[BlockHash]) -> None:
+        """End or give up a load of *loads*."""
+        if self.host is not None and loads:
+            self.host.end_load(loads)
 
     def take(self, hits: Sequence[int], fresh: int) -> list[int] | None:
         """Pin the cached blocks *hits* and *fresh* new blocks. Return all of them, or None without any change if there
@@ -176,6 +208,11 @@ class BlockPool:
             self._cached.setdefault(block_hash, []).append(block)
         self._sink.stored(hashes, parent, token_ids, scope)
 
+    def offload(self, hashes: Sequence[BlockHash]) -> None:
+        """Copy the cached sequence *hashes* to the host tier, if there is one."""
+        if self.host is not None:
+            self.host.store(hashes)
+
     def release(self, blocks: Sequence[int]) -> None:
         """Release *blocks*, given in sequence order. Blocks without other references become free."""
         for block in reversed(blocks):
@@ -187,9 +224,13 @@ class BlockPool:
                 self._free.move_to_end(block, last=False)
 
     def clear(self) -> None:
-        """Clear the prefix cache. Pinned blocks stay with their requests, but no other request can find them."""
+        """Clear the prefix cache and the host tier. Pinned blocks stay with their requests, but no other request can
+        find them.
+        """
         self._cached.clear()
         self._hashes = [None] * self.capacity
+        if self.host is not None:
+            self.host.clear()
         self._sink.cleared()
 
     def _evict(self, block: int) -> None:

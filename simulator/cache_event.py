@@ -33,8 +33,23 @@ class BlocksRemoved:
 
 
 @dataclass(frozen=True, slots=True)
+class BlockOffloaded:
+    """A block of which the host tier now holds a copy. vLLM reports nothing but its hash, one block per event."""
+
+    hash: int
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksDropped:
+    """Blocks whose copies the host tier has evicted."""
+
+    hashes: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
 class CacheCleared:
     pass
 
 
-CacheEvent: TypeAlias = BlocksStored | BlocksRemoved | CacheCleared
+HostEvent: TypeAlias = BlockOffloaded | BlocksDropped
+CacheEvent: TypeAlias = BlocksStored | BlocksRemoved | CacheCleared | HostEvent

@@ -8,12 +8,16 @@ d decodes takes the following number of seconds:
     s * fixed + p * (1 + slowdown * d) / rate + (tpot + slope * (d - 1) if d)
 
 A request that runs alone, and a batch that only decodes, therefore take exactly as long as in the `fifo` model.
+
+Blocks in the host tier are loaded before the prefill of their request begins. Steps of other requests run meanwhile, as
+in vLLM. Unlike in vLLM, a request that loads gets the blocks of its whole prompt at once.
 """
 
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simulator.blocks import BlockPool
+from simulator.blocks import BlockHash, BlockPool
 from simulator.engine import (
     DuplicateRequest,
     EngineEvent,
@@ -40,6 +44,9 @@ class _Sequence:
     generated: int = 0
     stored: int = 0
     cached_tokens: int | None = None
+    loads: Sequence[BlockHash] = ()
+    """Blocks that are being loaded from the host tier."""
+    loaded_at: float = 0.0
 
     @property
     def known(self) -> int:
@@ -100,11 +107,13 @@ class ChunkedEngine:
         sequence = self._sequences.pop(request_id, None)
         if sequence is None:
             return
-        self._pool.release(sequence.blocks)
+        self._give_back(sequence)
         if sequence in self._running:
             self._running.remove(sequence)
         else:
             self._waiting.remove(sequence)
+        if self._step is None:  # only loads were running: what waits may fit now
+            self._step = self._schedule(now)
 
     def wake(self, now: float) -> None:
         self._run_until(now)
@@ -112,9 +121,7 @@ class ChunkedEngine:
             self._step = self._schedule(now)
 
     def next_event_at(self) -> float | None:
-        if self._outbox:
-            return self._outbox[0].at
-        return self._step.ends_at if self._step is not None else None
+        return self._outbox[0].at if self._outbox else self._next_transition_at()
 
     def advance(self, now: float) -> list[EngineEvent]:
         self._run_until(now)
@@ -125,12 +132,17 @@ class ChunkedEngine:
         return self._tally.load(running=len(self._running), waiting=len(self._waiting), kv_usage=self._pool.usage)
 
     def _run_until(self, now: float) -> None:
-        while self._step is not None and self._step.ends_at <= now:
-            step = self._step
-            for sequence, count in step.work:
+        while (at := self._next_transition_at()) is not None and at <= now:
+            for sequence, count in self._step.work if self._step is not None else ():
                 if self._sequences.get(sequence.request.id) is sequence:  # else aborted during the step
-                    self._complete(sequence, count, step.ends_at)
-            self._step = self._schedule(step.ends_at)
+                    self._complete(sequence, count, at)
+            self._step = self._schedule(at)
+
+    def _next_transition_at(self) -> float | None:
+        """Return the end of the current step. Between steps, return the end of the next load."""
+        if self._step is not None:
+            return self._step.ends_at
+        return min((sequence.loaded_at for sequence in self._running if sequence.loads), default=None)
 
     def _complete(self, sequence: _Sequence, count: int, at: float) -> None:
         request = sequence.request
@@ -156,10 +168,10 @@ class ChunkedEngine:
     def _schedule(self, now: float) -> _Step | None:
         """Return the next engine step, which begins at *now*, or None if there is no work."""
         preemptions = self._tally.preemptions
+        begun = self._end_loads(now)
         work, budget = self._schedule_running(now)
-        begun = 0
         if self._tally.preemptions == preemptions:  # after a preemption there is no room to admit anybody
-            begun = self._admit_waiting(work, budget)
+            begun += self._admit_waiting(work, budget, now)
         if not work:
             return None
         decodes = sum(1 for sequence, _ in work if sequence.is_decoding)
@@ -176,6 +188,9 @@ class ChunkedEngine:
         index = 0
         while index < len(self._running) and budget:
             sequence = self._running[index]
+            if sequence.loads:
+                index += 1
+                continue
             count = min(sequence.known - sequence.computed, budget)
             while not self._grow(sequence, count):
                 victim = self._running.pop()
@@ -187,28 +202,58 @@ class ChunkedEngine:
             index += 1
         return work, budget
 
-    def _admit_waiting(self, work: list[tuple[_Sequence, int]], budget: int) -> int:
-        """Start waiting sequences in order of arrival while they fit. Return the number of started sequences."""
-        begun = 0
+    def _end_loads(self, now: float) -> int:
+        """Let the sequences whose loads have ended run. Return the number of these sequences."""
         pool = self._pool
+        ended = [sequence for sequence in self._running if sequence.loads and sequence.loaded_at <= now]
+        for sequence in ended:
+            pool.end_load(sequence.loads)
+            sequence.loads = ()
+            sequence.stored = store_computed(
+                pool, sequence.request, sequence.blocks, stored=sequence.stored, computed_tokens=sequence.computed
+            )
+        return len(ended)
+
+    def _admit_waiting(self, work: list[tuple[_Sequence, int]], budget: int, now: float) -> int:
+        """Start waiting sequences in order of arrival while they fit. Return the number of started prefills, without
+        those whose blocks must be loaded first.
+        """
+        begun = 0
         while self._waiting and budget and len(self._running) < self._max_num_seqs:
             sequence = self._waiting[0]
-            hits = pool.match(sequence.request.block_hashes, (sequence.known - 1) // pool.block_size)
-            computed = len(hits) * pool.block_size
-            count = min(sequence.known - computed, budget)
-            blocks = pool.take(hits, pool.blocks_for(computed + count) - len(hits))
-            if blocks is None:
+            count = self._admit(sequence, budget, now)
+            if count is None:
                 break
             self._waiting.popleft()
             self._running.append(sequence)
-            sequence.blocks, sequence.computed, sequence.stored = blocks, computed, len(hits)
-            if sequence.cached_tokens is None:  # a preempted request finds its own blocks: that is no hit of the prompt
-                sequence.cached_tokens = computed
-                self._tally.admitted(sequence.request.prompt_tokens, computed)
+            if sequence.loads:
+                continue
             work.append((sequence, count))
             budget -= count
             begun += 1
         return begun
+
+    def _admit(self, sequence: _Sequence, budget: int, now: float) -> int | None:
+        """Give *sequence* its first blocks, and begin to load the blocks that are in the host tier.
+
+        Return the number of tokens to compute in the first step, or None if the sequence does not fit.
+        """
+        pool, hashes = self._pool, sequence.request.block_hashes
+        limit = (sequence.known - 1) // pool.block_size
+        hits = pool.match(hashes, limit)
+        loads = pool.loadable(hashes, len(hits), limit)
+        computed = (len(hits) + len(loads)) * pool.block_size
+        count = min(sequence.known - computed, budget)
+        needed = pool.blocks_for(sequence.known if loads else computed + count)
+        blocks = pool.take(hits, needed - len(hits))
+        if blocks is None:
+            return None
+        sequence.loads, sequence.loaded_at = loads, pool.begin_load(hashes, loads, now)
+        sequence.blocks, sequence.computed, sequence.stored = blocks, computed, len(hits)
+        if sequence.cached_tokens is None:  # a preempted request finds its own blocks: that is no hit of the prompt
+            sequence.cached_tokens = computed
+            self._tally.admitted(sequence.request.prompt_tokens, len(hits) * pool.block_size)
+        return count
 
     def _grow(self, sequence: _Sequence, count: int) -> bool:
         missing = self._pool.blocks_for(sequence.computed + count) - len(sequence.blocks)
@@ -220,8 +265,14 @@ class ChunkedEngine:
         sequence.blocks.extend(fresh)
         return True
 
+    def _give_back(self, sequence: _Sequence) -> None:
+        """Give up the load of *sequence* and release its blocks."""
+        self._pool.end_load(sequence.loads)
+        sequence.loads = ()
+        self._pool.release(sequence.blocks)
+
     def _preempt(self, victim: _Sequence, now: float) -> None:
-        self._pool.release(victim.blocks)
+        self._give_back(victim)
         victim.blocks, victim.computed, victim.stored = [], 0, 0
         self._waiting.appendleft(victim)
         self._tally.preemptions += 1

@@ -20,7 +20,7 @@ class FirstToken:
     request_id: str
     at: float
     cached_tokens: int
-    """Number of prompt tokens that were in the prefix cache."""
+    """Number of prompt tokens that came from the prefix cache or the host tier."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,7 @@ class EngineLoad:
     """Share of the cache blocks that are in use by requests, from 0 to 1."""
     prefix_query_tokens: int
     prefix_hit_tokens: int
+    """Number of prompt tokens found on the GPU. As in vLLM, tokens from the host tier are not included."""
     prompt_tokens: int
     """Total number of prompt tokens of all requests whose prefill has ended."""
     generation_tokens: int
@@ -147,7 +148,10 @@ def check_fits(request: EngineRequest, pool: BlockPool) -> None:
 def store_computed(
     pool: BlockPool, request: EngineRequest, blocks: list[int], *, stored: int, computed_tokens: int
 ) -> int:
-    """Cache the blocks that *computed_tokens* fill beyond *stored* blocks. Return the number of stored blocks."""
+    """Cache the blocks that *computed_tokens* fill beyond *stored* blocks, and copy them to the host tier.
+
+    Return the number of stored blocks.
+    """
     size = pool.block_size
     full = min(computed_tokens // size, len(request.block_hashes))
     if full <= stored:
@@ -160,4 +164,5 @@ def store_computed(
         token_ids=request.token_ids[stored * size : full * size],
         scope=request.scope,
     )
+    pool.offload(hashes[:full])
     return full

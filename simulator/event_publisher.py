@@ -5,14 +5,23 @@
    `batch_s` seconds form one batch.
 2. A batch is sent before the event loop does any other work, so clients never see the tokens of a step before its
    events.
+3. Within a batch, changes of the host tier come last, because vLLM asks its connector for them after the block pool.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from simulator.blocks import PLAIN, BlockHash, BlockScope
-from simulator.cache_event import BlocksRemoved, BlocksStored, CacheCleared, CacheEvent
+from simulator.cache_event import (
+    BlockOffloaded,
+    BlocksDropped,
+    BlocksRemoved,
+    BlocksStored,
+    CacheCleared,
+    CacheEvent,
+    HostEvent,
+)
 from simulator.event_log import EventLog
 from simulator.event_options import EventOptions
 from simulator.event_sockets import EventSockets
@@ -20,7 +29,9 @@ from simulator.event_wire import EventWire, encode_batch
 
 
 class EventPublisher:
-    """Receiver that publishes cache changes as KV events from one event loop. *unix* returns the seconds since 1970."""
+    """Sink of a block pool and its host tier that publishes changes as KV events from one event loop. *unix* returns the
+    seconds since 1970.
+    """
 
     def __init__(
         self, options: EventOptions, *, wire: EventWire, host: str, unix: Callable[[], float], rank: int = 0
@@ -32,6 +43,7 @@ class EventPublisher:
         self.log = EventLog(first=options.first_sequence, limit=options.buffer_steps)
         self.sockets = EventSockets(options, host=host, replay=self.log.since)
         self._collected: list[CacheEvent] = []
+        self._collected_of_host: list[HostEvent] = []
         self._held: deque[bytes] = deque()
         self._timer: asyncio.TimerHandle | asyncio.Handle | None = None
         self.is_paused = False
@@ -55,7 +67,18 @@ class EventPublisher:
             self._collect(BlocksRemoved(gone))
 
     def cleared(self) -> None:
+        # What the host tier reported before must not come after, where it would bring cleared blocks back.
+        self._collected += self._collected_of_host
+        self._collected_of_host.clear()
         self._collect(CacheCleared())
+
+    def offloaded(self, hashes: Sequence[Hashable]) -> None:
+        self._collected_of_host += [BlockOffloaded(_number(block_hash)) for block_hash in hashes]
+        self._arm()
+
+    def dropped(self, hashes: Sequence[Hashable]) -> None:
+        self._collected_of_host.append(BlocksDropped(list(map(_number, hashes))))
+        self._arm()
 
     def pause(self) -> None:
         """Hold back all event batches from now on."""
@@ -75,6 +98,7 @@ class EventPublisher:
         """
         self._disarm()
         self._collected.clear()
+        self._collected_of_host.clear()
         self._held.clear()
         self.log.restart()
         if hangs_up:
@@ -87,6 +111,9 @@ class EventPublisher:
 
     def _collect(self, event: CacheEvent) -> None:
         self._collected.append(event)
+        self._arm()
+
+    def _arm(self) -> None:
         if self._timer is not None:
             return
         loop = asyncio.get_running_loop()
@@ -97,8 +124,10 @@ class EventPublisher:
 
     def _flush(self) -> None:
         self._timer = None
-        payload = encode_batch(self._wire, self._collected, unix_s=self._unix(), rank=self._rank)
+        events = [*self._collected, *self._collected_of_host]
+        payload = encode_batch(self._wire, events, unix_s=self._unix(), rank=self._rank)
         self._collected.clear()
+        self._collected_of_host.clear()
         if self.is_paused:
             self._held.append(payload)
         else:

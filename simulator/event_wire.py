@@ -6,7 +6,10 @@
     SglangArrays  SGLang up to 0.5.18: arrays with the salt, as a map, at the position of vLLM's adapter
     MockerMaps    Dynamo's mocker: vLLM's maps without medium and adapter, and several hashes per removal event
 
-The sources are vllm/distributed/kv_events.py, sglang/srt/disaggregation/kv_events.py, and the mocker's messages.
+Only vLLM's formats report a host tier: stored blocks by their hash alone, as OffloadingConnector does by default.
+
+The sources are vllm/distributed/kv_events.py, vllm/distributed/kv_transfer/kv_connector/v1/offloading/events.py,
+sglang/srt/disaggregation/kv_events.py, and the mocker's messages.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -17,14 +20,21 @@ from zlib import crc32
 
 import msgspec
 
-from simulator.cache_event import BlocksRemoved, BlocksStored, CacheCleared, CacheEvent
+from simulator.cache_event import (
+    BlockOffloaded,
+    BlocksDropped,
+    BlocksRemoved,
+    BlocksStored,
+    CacheCleared,
+    CacheEvent,
+)
 from simulator.errors import Dialect
 
 EventFormat = Literal["map", "array"]
 HashSpelling = Literal["int", "bytes", "signed"]
 WireHash: TypeAlias = int | bytes
 
-_GPU = "GPU"
+_GPU, _CPU = "GPU", "CPU"
 _CLEARED = "AllBlocksCleared"
 _DIGEST_BYTES, _HASH_BYTES = 32, 8  # of SHA-256; vLLM's int form has the last eight of them
 
@@ -59,6 +69,10 @@ class EventWire(Protocol):
     def removed(self, event: BlocksRemoved) -> Any: ...
 
     def cleared(self) -> Any: ...
+
+    def offloaded(self, event: BlockOffloaded) -> Any: ...
+
+    def dropped(self, event: BlocksDropped) -> Any: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,10 +118,22 @@ class VllmMaps:
         }
 
     def removed(self, event: BlocksRemoved) -> Any:
-        return {**_removed_map(self.notation, event), "medium": _GPU, "group_idx": 0}
+        return {**_removed_map(self.notation, event.hashes), "medium": _GPU, "group_idx": 0}
 
     def cleared(self) -> Any:
         return {"type": _CLEARED}
+
+    def offloaded(self, event: BlockOffloaded) -> Any:
+        return {
+            **_placeholder_map(self.notation, event),
+            "lora_id": None,
+            "medium": _CPU,
+            "lora_name": None,
+            "group_idx": 0,
+        }
+
+    def dropped(self, event: BlocksDropped) -> Any:
+        return {**_removed_map(self.notation, event.hashes), "medium": _CPU, "group_idx": 0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +154,27 @@ class VllmArrays:
     def cleared(self) -> Any:
         return [_CLEARED]
 
+    def offloaded(self, event: BlockOffloaded) -> Any:
+        return [*_placeholder_map(self.notation, event).values(), None, _CPU, None, None, 0, None, None]
+
+    def dropped(self, event: BlocksDropped) -> Any:
+        return ["BlockRemoved", self.notation.all(event.hashes), _CPU, 0]
+
+
+class _OnlyGpu:
+    """Part of the formats in which no host tier is simulated."""
+
+    __slots__ = ()
+
+    def offloaded(self, event: BlockOffloaded) -> Any:
+        raise NotImplementedError("only vLLM's host tier is simulated")
+
+    def dropped(self, event: BlocksDropped) -> Any:
+        raise NotImplementedError("only vLLM's host tier is simulated")
+
 
 @dataclass(frozen=True, slots=True)
-class SglangMaps:
+class SglangMaps(_OnlyGpu):
     notation: Notation
     merges_removals: ClassVar[bool] = True
 
@@ -144,14 +188,14 @@ class SglangMaps:
         }
 
     def removed(self, event: BlocksRemoved) -> Any:
-        return {**_removed_map(self.notation, event), "medium": _GPU}
+        return {**_removed_map(self.notation, event.hashes), "medium": _GPU}
 
     def cleared(self) -> Any:
         return {"type": _CLEARED}
 
 
 @dataclass(frozen=True, slots=True)
-class SglangArrays:
+class SglangArrays(_OnlyGpu):
     notation: Notation
     merges_removals: ClassVar[bool] = True
 
@@ -167,7 +211,7 @@ class SglangArrays:
 
 
 @dataclass(frozen=True, slots=True)
-class MockerMaps:
+class MockerMaps(_OnlyGpu):
     """Wire format of Dynamo's mocker. It defines no salts and adapters, which are encoded as in vLLM if present."""
 
     notation: Notation
@@ -180,7 +224,7 @@ class MockerMaps:
         return {**_stored_map(self.notation, event), **lora, **extras, "group_idx": 0}
 
     def removed(self, event: BlocksRemoved) -> Any:
-        return {**_removed_map(self.notation, event), "group_idx": 0}
+        return {**_removed_map(self.notation, event.hashes), "group_idx": 0}
 
     def cleared(self) -> Any:
         return {"type": _CLEARED}
@@ -207,6 +251,10 @@ def _spelled(wire: EventWire, event: CacheEvent) -> Any:
             return wire.removed(event)
         case CacheCleared():
             return wire.cleared()
+        case BlockOffloaded():
+            return wire.offloaded(event)
+        case BlocksDropped():
+            return wire.dropped(event)
 
 
 def _stored_map(notation: Notation, event: BlocksStored) -> dict[str, Any]:
@@ -224,5 +272,15 @@ def _stored_array(notation: Notation, event: BlocksStored) -> list[Any]:
     return list(_stored_map(notation, event).values())
 
 
-def _removed_map(notation: Notation, event: BlocksRemoved) -> dict[str, Any]:
-    return {"type": "BlockRemoved", "block_hashes": notation.all(event.hashes)}
+def _placeholder_map(notation: Notation, event: BlockOffloaded) -> dict[str, Any]:
+    return {
+        "type": "BlockStored",
+        "block_hashes": [notation.hash(event.hash)],
+        "parent_block_hash": None,
+        "token_ids": [],
+        "block_size": 0,
+    }
+
+
+def _removed_map(notation: Notation, hashes: Sequence[int]) -> dict[str, Any]:
+    return {"type": "BlockRemoved", "block_hashes": notation.all(hashes)}

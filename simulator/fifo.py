@@ -5,6 +5,7 @@ request is therefore ever preempted, and a request costs O(blocks) for an answer
 three times:
 
 1. At the start of a prefill: its cache hit, and its duration, fixed cost + uncached * (1 + slowdown * decodes) / rate.
+   Blocks of the prompt that are in the host tier are loaded first, and nothing is computed meanwhile.
 2. At the end of the prefill: the first token, and the time per further token, tpot + slope * (decodes already running).
    From then on, the blocks of the prompt count as cached.
 3. At the end of the decode, after (output - 1) further tokens: the full blocks of the answer count as cached as well.
@@ -12,9 +13,10 @@ three times:
 
 import heapq
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from simulator.blocks import BlockPool
+from simulator.blocks import BlockHash, BlockPool
 from simulator.engine import (
     DuplicateRequest,
     EngineEvent,
@@ -37,6 +39,9 @@ class _Prefill:
     request: EngineRequest
     blocks: list[int]
     hit_blocks: int
+    """Number of blocks that were on the GPU."""
+    loads: Sequence[BlockHash]
+    """Blocks from the host tier."""
     ends_at: float
 
 
@@ -95,6 +100,7 @@ class FifoEngine:
         if decode is not None:
             self._settle(decode, decode.generated(now))
         elif self._prefill is not None and self._prefill.request.id == request_id:
+            self._pool.end_load(self._prefill.loads)
             self._pool.release(self._prefill.blocks)
             self._prefill = None
         else:
@@ -144,25 +150,31 @@ class FifoEngine:
         if self._prefill is not None or not self._waiting:
             return
         pool, request = self._pool, self._waiting[0]
-        hits = pool.match(request.block_hashes, (request.prompt_tokens - 1) // pool.block_size)
+        limit = (request.prompt_tokens - 1) // pool.block_size
+        hits = pool.match(request.block_hashes, limit)
         needed = pool.blocks_for(request.prompt_tokens + request.output_tokens)
         blocks = pool.take(hits, needed - len(hits))
         if blocks is None:
             return
         self._waiting.popleft()
-        cached = len(hits) * pool.block_size
-        self._tally.admitted(request.prompt_tokens, cached)
-        compute_s = self._timing.compute_s(request.prompt_tokens - cached, len(self._decodes))
-        self._prefill = _Prefill(request, blocks, len(hits), now + self._timing.prefill_fixed_s + compute_s)
+        loads = pool.loadable(request.block_hashes, len(hits), limit)
+        loaded_at = pool.begin_load(request.block_hashes, loads, now)
+        self._tally.admitted(request.prompt_tokens, len(hits) * pool.block_size)
+        uncached = request.prompt_tokens - (len(hits) + len(loads)) * pool.block_size
+        compute_s = self._timing.compute_s(uncached, len(self._decodes))
+        ends_at = loaded_at + self._timing.prefill_fixed_s + compute_s
+        self._prefill = _Prefill(request, blocks, len(hits), loads, ends_at)
 
     def _end_prefill(self, prefill: _Prefill) -> None:
         request, at = prefill.request, prefill.ends_at
         self._prefill = None
+        self._pool.end_load(prefill.loads)
         stored = store_computed(
             self._pool, request, prefill.blocks, stored=prefill.hit_blocks, computed_tokens=request.prompt_tokens
         )
         self._tally.prompt_tokens += request.prompt_tokens
-        self._outbox.append(FirstToken(request.id, at, prefill.hit_blocks * self._pool.block_size))
+        cached_tokens = (prefill.hit_blocks + len(prefill.loads)) * self._pool.block_size
+        self._outbox.append(FirstToken(request.id, at, cached_tokens))
         tpot_s = self._timing.decode_s(len(self._decodes))
         decode = _Decode(request, prefill.blocks, stored, at, tpot_s)
         self._decodes[request.id] = decode

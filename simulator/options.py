@@ -12,6 +12,7 @@ from simulator.engine import Engine
 from simulator.errors import Dialect
 from simulator.event_options import EventOptions
 from simulator.fifo import FifoEngine
+from simulator.host_tier import HostSink, HostTier, LoadTiming
 from simulator.roles import HalfOptions, RoleName
 from simulator.timing import Timing
 
@@ -28,6 +29,12 @@ class SimulatorOptions:
     block_size: int = 16
     """Tokens per block."""
     prefill_tokens_per_s: float = 10_000.0
+    host_blocks: int = 0
+    """Number of blocks in the host tier of each rank, or 0 for no host tier."""
+    load_tokens_per_s: float = LoadTiming().tokens_per_s
+    """Tokens per second that are loaded from the host tier to the GPU."""
+    load_ms: float = 0.0
+    """Fixed milliseconds per load, whatever its length."""
     tpot_ms: float = 12.0
     """Milliseconds per output token for a request that runs alone."""
     speed: float = 1.0
@@ -84,7 +91,9 @@ class SimulatorOptions:
             raise ValueError(f"role must be both, prefill or decode, got {self.role}")
         if self.role != "both" and (self.dialect == "dynamo" or self.ranks != 1):
             raise ValueError(f"role must be both if the dialect is dynamo or there are several ranks, got {self.role}")
-        for name in ("old_metrics", "enable_scale_out"):
+        if self.host_blocks and self.role != "both":
+            raise ValueError(f"host_blocks requires role both, got {self.role}")
+        for name in ("old_metrics", "enable_scale_out", "host_blocks"):
             if getattr(self, name) and self.dialect != "vllm":
                 raise ValueError(f"{name} requires dialect vllm, got {self.dialect}")
         if self.dialect == "dynamo" and self.kv_events is not None and self.kv_events.format != "map":
@@ -99,7 +108,11 @@ class SimulatorOptions:
         for name in ("blocks", "block_size", "max_num_seqs", "stream_interval", "ranks"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("prefill_tokens_per_s", "tpot_ms"):
+        if self.host_blocks < 0:
+            raise ValueError(f"host_blocks must not be negative, got {self.host_blocks}")
+        if not 0 <= self.load_ms < math.inf:
+            raise ValueError(f"load_ms must be finite and not negative, got {self.load_ms}")
+        for name in ("prefill_tokens_per_s", "load_tokens_per_s", "tpot_ms"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         if not self.speed >= 0:
@@ -115,8 +128,10 @@ class SimulatorOptions:
         """Maximum length of an accepted sequence in tokens."""
         return self.max_model_len if self.max_model_len is not None else self.blocks * self.block_size
 
-    def build_pool(self, sink: BlockSink | None = None) -> BlockPool:
-        return BlockPool(self.blocks, self.block_size, sink=sink)
+    def build_pool(self, sink: BlockSink | None = None, host_sink: HostSink | None = None) -> BlockPool:
+        timing = LoadTiming(self.load_tokens_per_s, self.load_ms / 1000)
+        host = HostTier(self.host_blocks, timing, sink=host_sink) if self.host_blocks else None
+        return BlockPool(self.blocks, self.block_size, sink=sink, host=host)
 
     def build_engine(self, pool: BlockPool) -> Engine:
         timing = Timing(prefill_tokens_per_s=self.prefill_tokens_per_s, tpot_s=self.tpot_ms / 1000)

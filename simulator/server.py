@@ -51,7 +51,7 @@ async def serving(options: SimulatorOptions, *, sink: BlockSink | None = None) -
     """Run a simulated worker on the current event loop, and yield its base URL without a trailing slash.
 
     At exit the worker ends at once and cuts all connections, like vLLM after SIGTERM. *sink* receives stored and
-    removed blocks, in addition to the events that *options* may enable.
+    removed blocks of the GPU, in addition to the events that *options* may enable.
 
     Raises:
         OSError: if an address cannot be bound. `filename` is the address of an event socket, if that failed.
@@ -89,7 +89,7 @@ async def _worker(options: SimulatorOptions, sink: BlockSink | None) -> AsyncIte
         ranks = []
         for number in range(options.ranks):
             publisher = publishers.enter_context(_publisher(options, host, number))
-            pool = options.build_pool(_sink_of(sink, publisher))
+            pool = options.build_pool(_sink_of(sink, publisher), publisher)
             engine = RealtimeEngine(options.build_engine(pool), speed=options.speed)
             ranks.append(Rank(number, pool, engine, publisher))
         first = ranks[0]

@@ -63,6 +63,7 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
         type=Path,
         help="write the tokenizer and its chat template to this folder and exit",
     )
+    _add_host_tier(command.add_argument_group("host tier", "KV blocks in host memory, as with vLLM's offloading"))
     _add_halves(command.add_argument_group("prefill and decode", "options for --role prefill or decode"))
     _add_defects(command.add_argument_group("defects", "simulated faults, for testing how a gateway detects them"))
     _add_kv_events(
@@ -133,6 +134,22 @@ def _add_engine(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--ranks", metavar="N", type=whole_number, default=1, help="number of data-parallel ranks (default %(default)s)"
     )
+
+
+def _add_host_tier(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--host-blocks",
+        metavar="N",
+        type=whole_number,
+        help="number of blocks in the host tier of each rank (default: no host tier)",
+    )
+    group.add_argument(
+        "--load-tokens-per-s",
+        metavar="R",
+        type=positive_number,
+        help="tokens per second that are loaded from the host tier (default 200000)",
+    )
+    group.add_argument("--load-ms", metavar="MS", type=float, help="fixed milliseconds per load (default 0)")
 
 
 def _add_halves(group: "argparse._ArgumentGroup") -> None:

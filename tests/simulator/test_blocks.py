@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from simulator.blocks import PLAIN, BlockHash, BlockPool, BlockScope, BothSinks
+from simulator.host_tier import HostTier
 
 
 class Writes:
@@ -160,6 +161,34 @@ def test_clear_forgets_prefixes_and_keeps_pins() -> None:
     assert ("cleared",) == sink.heard[-1]
     pool.release(held)
     assert 3 == pool.free
+
+
+def test_a_pool_without_a_host_tier_loads_nothing() -> None:
+    """Offloading and loading have no effect, and take no time."""
+    pool = BlockPool(3)
+    cached(pool, ["a"])
+    pool.offload(["a"])
+
+    assert () == pool.loadable(["a", "b"], 0, 2)
+    assert 7.0 == pool.begin_load(["a", "b"], (), 7.0)
+
+
+def test_a_host_tier_holds_what_the_pool_evicts() -> None:
+    """What follows the blocks on the GPU without a gap can be loaded, at 200,000 tokens per second."""
+    pool = BlockPool(2, host=HostTier(3))
+    cached(pool, ["a", "ab"])
+    pool.offload(["a", "ab"])
+    pool.take((), 1)
+
+    assert ["ab"] == pool.loadable(["a", "ab", "abc"], 1, 3)
+    assert [] == pool.loadable(["x", "ab"], 0, 2)
+    assert () == pool.loadable(["a", "ab"], 2, 2)
+    assert 1.0 + 16 / 200_000 == pool.begin_load(["a", "ab", "abc"], ["ab"], 1.0)
+
+    pool.end_load(["ab"])
+    pool.clear()
+
+    assert [] == pool.loadable(["a", "ab"], 0, 2)
 
 
 def test_two_sinks_hear_the_same() -> None:

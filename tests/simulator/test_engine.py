@@ -9,6 +9,7 @@ from simulator.blocks import BlockPool
 from simulator.chunked import ChunkedEngine
 from simulator.engine import DuplicateRequest, Engine, EngineEvent, Finished, FirstToken, RequestTooLarge, Token
 from simulator.fifo import FifoEngine
+from simulator.host_tier import HostTier, LoadTiming
 from simulator.request import EngineRequest
 
 MakeEngine = Callable[[BlockPool], Engine]
@@ -181,3 +182,90 @@ def test_an_id_is_used_once_at_a_time(make_engine: MakeEngine) -> None:
     engine.submit(EngineRequest("r", 10, 1, []), 1.0)
 
     assert 2 == len(run_dry(engine))
+
+
+def with_host(blocks: int, host_blocks: int, *, fixed_s: float = 0.0) -> BlockPool:
+    return BlockPool(blocks, host=HostTier(host_blocks, LoadTiming(20_000.0, fixed_s)))
+
+
+def test_an_evicted_prompt_is_loaded_from_the_host(make_engine: MakeEngine) -> None:
+    """62 of its 63 blocks at 20,000 tokens per second and 5 ms, then 8 tokens to compute, and both count as cached."""
+    pool = with_host(63, 200, fixed_s=0.005)
+    engine = make_engine(pool)
+    for at, name in ((0.0, "a"), (1.0, "b"), (2.0, "a")):
+        engine.submit(EngineRequest(name, 1000, 1, chain(name, 62)), at)
+        events = engine.advance(at + 0.5)
+
+    first = events[0]
+    assert isinstance(first, FirstToken)
+    assert 992 == first.cached_tokens
+    assert 2.0 + 0.005 + 992 / 20_000 + 0.01 + 0.0008 == pytest.approx(first.at)
+    assert 0 == engine.load(3.0).prefix_hit_tokens
+    assert 62 == len(pool.match(chain("a", 62), 62))
+
+
+def test_the_gpu_s_blocks_are_not_loaded(make_engine: MakeEngine) -> None:
+    """Half of a's blocks are still on the GPU: 496 tokens come from there, and 496 from the host."""
+    engine = make_engine(with_host(80, 200))
+    engine.submit(EngineRequest("a", 1000, 1, chain("a", 62)), 0.0)
+    engine.advance(1.0)
+    engine.submit(EngineRequest("b", 750, 1, chain("b", 46)), 1.0)
+    engine.advance(2.0)
+    engine.submit(EngineRequest("a", 1000, 1, chain("a", 62)), 2.0)
+    first = engine.advance(3.0)[0]
+
+    assert isinstance(first, FirstToken)
+    hits = engine.load(3.0).prefix_hit_tokens
+    assert 992 == first.cached_tokens
+    assert 0 < hits < 992
+    assert 2.0 + (992 - hits) / 20_000 + 0.01 + 0.0008 == pytest.approx(first.at)
+
+
+def test_a_host_tier_adds_hits_and_changes_nothing_else(make_engine: MakeEngine) -> None:
+    """The same requests are answered with and without it, and all blocks come back. A larger tier has more hits."""
+    cached = []
+    for pool in (BlockPool(50), with_host(50, 100), with_host(50, 4000)):
+        engine = make_engine(pool)
+        events: list[EngineEvent] = []
+        for at, request in crowd(seed=3):
+            events += engine.advance(at)
+            engine.submit(request, at)
+        events += run_dry(engine)
+        cached.append(sum(event.cached_tokens for event in events if isinstance(event, FirstToken)))
+
+        assert 60 == sum(isinstance(event, Finished) for event in events)
+        assert 50 == pool.free
+
+    assert cached[0] < cached[1] < cached[2]
+
+
+def test_a_late_look_sees_the_same_loads(make_engine: MakeEngine) -> None:
+    """The events do not depend on when `advance` is called, also if loads run between the steps."""
+    seen = []
+    for steps in (True, False):
+        engine = make_engine(with_host(60, 500))
+        events: list[EngineEvent] = []
+        for at, request in crowd(seed=4):
+            engine.submit(request, at)
+            if steps:
+                events += engine.advance(at)
+        events += run_dry(engine) if steps else engine.advance(1e9)
+        seen.append(events)
+
+    assert seen[0] == seen[1]
+
+
+def test_an_abort_ends_a_load(make_engine: MakeEngine) -> None:
+    """The request's blocks are free again, and the host tier may evict what was being loaded."""
+    pool = with_host(40, 74)
+    engine = make_engine(pool)
+    for at, name in ((0.0, "a"), (1.0, "b")):
+        engine.submit(EngineRequest(name, 600, 1, chain(name, 37)), at)
+        engine.advance(at + 0.5)
+    engine.submit(EngineRequest("a", 600, 1, chain("a", 37)), 2.0)
+    engine.abort("a", 2.001)
+    pool.offload(chain("c", 74))
+
+    assert [] == engine.advance(3.0)
+    assert 40 == pool.free
+    assert 74 == len(pool.loadable(chain("c", 74), 0, 74))

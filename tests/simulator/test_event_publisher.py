@@ -206,6 +206,44 @@ async def test_one_turn_of_the_event_loop_is_one_batch() -> None:
     assert (7.5, 1) == (first[0], len(second[1]))
 
 
+async def test_the_host_tier_comes_last_in_a_batch() -> None:
+    """vLLM does the same. Nothing that was cleared comes back."""
+    publisher = a_publisher(EventOptions())
+    publisher.offloaded([4, 5])
+    publisher.dropped([3])
+    publisher.removed([4])
+    await asyncio.sleep(0)
+    publisher.offloaded([6])
+    publisher.cleared()
+    publisher.offloaded([7])
+    await asyncio.sleep(0)
+    first, second = await published(publisher)
+
+    assert [("GPU", [4]), ("CPU", [4]), ("CPU", [5]), ("CPU", [3])] == [
+        (event["medium"], event["block_hashes"]) for event in first[1]
+    ]
+    assert [[6], None, [7]] == [event.get("block_hashes") for event in second[1]]
+
+
+async def test_a_host_tier_is_reported_and_its_hits_are_cached_tokens() -> None:
+    """Two prompts that take turns in a cache for one: the first is evicted from the GPU and loaded from the host."""
+    other = list(range(500, 540))
+    async with publishing(blocks=3, host_blocks=8) as (worker, listener):
+        answers = [await complete(worker, prompt) for prompt in (PROMPT, other, PROMPT)]
+        first = (await listener.next()).events
+        kept = first[0]["block_hashes"]
+        later: list[dict[str, Any]] = []
+        while kept not in [event["block_hashes"] for event in later if event["type"] == "BlockStored"]:
+            later += (await listener.next()).events
+
+    assert [0, 0, 32] == [reply["usage"]["prompt_tokens_details"]["cached_tokens"] for reply in answers]
+    assert [("GPU", kept), ("CPU", kept[:1]), ("CPU", kept[1:])] == [
+        (event["medium"], event["block_hashes"]) for event in first
+    ]
+    assert [("GPU", kept)] == [(event["medium"], event["block_hashes"]) for event in later[-1:]]
+    assert not [event for event in later if event["type"] == "BlockRemoved" and event["medium"] == "CPU"]
+
+
 async def test_batches_can_be_late() -> None:
     """What happens within the time is one batch, however many turns it takes."""
     publisher = a_publisher(EventOptions(batch_s=1))

@@ -4,7 +4,14 @@ import msgspec
 import pytest
 
 from simulator.blocks import BlockScope
-from simulator.cache_event import BlocksRemoved, BlocksStored, CacheCleared, CacheEvent
+from simulator.cache_event import (
+    BlockOffloaded,
+    BlocksDropped,
+    BlocksRemoved,
+    BlocksStored,
+    CacheCleared,
+    CacheEvent,
+)
 from simulator.errors import Dialect
 from simulator.event_wire import EventFormat, HashSpelling, Notation, encode_batch, wire_of
 
@@ -68,6 +75,37 @@ def test_an_older_vllm_sends_arrays() -> None:
         ["BlockRemoved", [5], "GPU", 0],
         ["AllBlocksCleared"],
     ] == decoded("vllm", "array", FIRST, NEXT, SALTED, GONE, CacheCleared())
+
+
+def test_vllm_reports_its_host_tier_by_hash() -> None:
+    """Placeholders without tokens and parent, one for each stored block; removed blocks together."""
+    offloaded, dropped = BlockOffloaded(HIGH), BlocksDropped([5, 6])
+
+    assert [
+        {
+            "type": "BlockStored",
+            "block_hashes": [HIGH],
+            "parent_block_hash": None,
+            "token_ids": [],
+            "block_size": 0,
+            "lora_id": None,
+            "medium": "CPU",
+            "lora_name": None,
+            "group_idx": 0,
+        },
+        {"type": "BlockRemoved", "block_hashes": [5, 6], "medium": "CPU", "group_idx": 0},
+    ] == decoded("vllm", "map", offloaded, dropped)
+    assert [
+        ["BlockStored", [HIGH], None, [], 0, None, "CPU", None, None, 0, None, None],
+        ["BlockRemoved", [5, 6], "CPU", 0],
+    ] == decoded("vllm", "array", offloaded, dropped)
+
+
+@pytest.mark.parametrize("dialect", ["sglang", "dynamo"])
+@pytest.mark.parametrize("event", [BlockOffloaded(5), BlocksDropped([5])])
+def test_no_other_engine_s_host_tier_is_simulated(dialect: Dialect, event: CacheEvent) -> None:
+    with pytest.raises(NotImplementedError, match="only vLLM's host tier is simulated"):
+        decoded(dialect, "map", event)
 
 
 def test_sglang_sends_maps_of_its_own() -> None:

@@ -38,6 +38,11 @@ def test_the_defaults() -> None:
         ),
         ({"lora_modules": ("a", "tiny")}, "lora_modules must have unique names, got a, tiny"),
         ({"lora_modules": ("a", "a")}, "lora_modules must have unique names, got a, a"),
+        ({"host_blocks": -1}, "host_blocks must not be negative, got -1"),
+        ({"host_blocks": 1, "dialect": "sglang"}, "host_blocks requires dialect vllm, got sglang"),
+        ({"host_blocks": 1, "role": "prefill"}, "host_blocks requires role both, got prefill"),
+        ({"load_tokens_per_s": 0}, "load_tokens_per_s must be above 0, got 0"),
+        ({"load_ms": -1}, "load_ms must be finite and not negative, got -1"),
         ({"timing": "x"}, "timing must be chunked or fifo, got x"),
         ({"max_num_batched_tokens": 8}, "max_num_batched_tokens must be at least max_num_seqs, got 8"),
         ({"max_model_len": 99_999}, r"max_model_len must be between 2 and blocks \* block_size, got 99999"),
@@ -55,3 +60,16 @@ def test_both_timings_can_be_built(timing: Any) -> None:
     options = SimulatorOptions(timing=timing)
 
     assert None is options.build_engine(options.build_pool()).next_event_at()
+
+
+def test_a_host_tier_is_an_option() -> None:
+    """A worker has no host tier by default."""
+    host = SimulatorOptions(host_blocks=7, load_ms=4, load_tokens_per_s=1000).build_pool().host
+
+    assert SimulatorOptions().build_pool().host is None
+    assert host is not None
+    assert 7 == host.capacity
+
+    host.store("a")
+
+    assert 0.02 == pytest.approx(host.begin_load("a", 16, 0.0))
