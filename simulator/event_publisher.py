@@ -29,8 +29,9 @@ from simulator.event_wire import EventWire, encode_batch
 
 
 class EventPublisher:
-    """Sink of a block pool and its host tier that publishes changes as KV events from one event loop. *unix* returns the
-    seconds since 1970.
+    """Receiver that publishes changes of a cache and its host tier as KV events from one event loop.
+
+    *unix* returns the seconds since 1970.
     """
 
     def __init__(

@@ -2,8 +2,10 @@
 
 import random
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from benchmarks.policies.host_events import HostEvents
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +38,12 @@ class Setup:
     """Randomness for ties and choices. The replay's arrivals have another source."""
     prefill_fixed_s: float = 0.01
     """Believed fixed cost of a prefill."""
+    load_price: float | None = None
+    """Seconds to load a block from the host tier, as a share of those to compute it, that our strategies assume at
+    first. None: their default.
+    """
+    host_events: HostEvents = field(default_factory=HostEvents)
+    """Events of the engines' host tiers."""
 
 
 @dataclass(frozen=True, slots=True)

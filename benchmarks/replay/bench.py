@@ -117,7 +117,8 @@ def _described(setting: Setting) -> str:
 
 def _engines(setting: Setting) -> str:
     block_tokens = trace_of(setting.trace).block_tokens
-    engines = f"{setting.workers} workers of {setting.blocks:,} blocks of {block_tokens:,} tokens"
+    host = f" and host tiers of {setting.host_blocks:,}" if setting.host_blocks else ""
+    engines = f"{setting.workers} workers of {setting.blocks:,} blocks of {block_tokens:,} tokens{host}"
     return f"{engines}{speeds_said(setting.worker_speeds)}"
 
 

@@ -26,7 +26,7 @@ from simulator.engine import EngineError
 PACKAGES = ("numpy", "msgspec")
 CHANGES = (
     *("workers", "blocks", "worker_speeds", "speed", "poisson_per_s", "users", "skip", "limit", "timing"),
-    *("rate_error", "event_lag_s", "event_loss"),
+    *("rate_error", "event_lag_s", "event_loss", "load_tokens_per_s", "load_price"),
 )
 """Parts of a setting that options can change."""
 
@@ -79,7 +79,10 @@ def setting_of(options: argparse.Namespace) -> Setting:
     known = [setting for setting in SETTINGS if setting.trace == options.trace]
     setting = known[0] if known else Setting(options.trace.name, options.trace, 8, 5712)
     given = {name: getattr(options, name) for name in CHANGES}
-    return dataclasses.replace(setting, **{name: value for name, value in given.items() if value is not None})
+    changed = dataclasses.replace(setting, **{name: value for name, value in given.items() if value is not None})
+    if options.host_tier is None:
+        return changed
+    return dataclasses.replace(changed, host_blocks=round(options.host_tier * changed.blocks))
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -99,6 +102,11 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--rate-error", type=float, help="times the real rate of prefill that is believed at first")
     parser.add_argument("--event-lag", type=float, dest="event_lag_s", help="seconds that KV events come late")
     parser.add_argument("--event-loss", type=float, help="share of their batches that is lost and replayed later")
+    parser.add_argument("--host-tier", type=float, help="host tier of a worker, as a multiple of its KV cache")
+    parser.add_argument("--load-tokens-per-s", type=float, help="speed of loads from the host tier")
+    parser.add_argument(
+        "--load-price", type=float, help="share of computing that loading is believed to take at first, 0 to 1"
+    )
     parser.add_argument(
         "--strategy",
         "--strategies",

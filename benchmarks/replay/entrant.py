@@ -13,6 +13,7 @@ from simulator.blocks import BlockPool
 from simulator.chunked import ChunkedEngine
 from simulator.engine import Engine
 from simulator.fifo import FifoEngine
+from simulator.host_tier import HostSink, HostTier, LoadTiming
 from simulator.timing import Timing
 
 GATEWAY_TOKENS_PER_S = 2000.0
@@ -34,6 +35,13 @@ class Entrant:
         """Return the size of each worker's cache."""
         return setting.workers * setting.blocks if self.order is not None else setting.blocks
 
+    def host_tier(self, setting: Setting, sink: HostSink) -> HostTier | None:
+        """Return the host tier of a worker, or None if the setting has no host tiers."""
+        if not setting.host_blocks:
+            return None
+        tiers = setting.workers if self.order is not None else 1
+        return HostTier(tiers * setting.host_blocks, LoadTiming(tiers * setting.load_tokens_per_s), sink=sink)
+
     def engine(self, setting: Setting, pool: BlockPool, worker: int = 0) -> Engine:
         """Return the engine of *worker*; a bound's only one computes as all of them do."""
         if self.order is not None:
@@ -52,8 +60,12 @@ def _timing(setting: Setting, worker: int) -> Timing:
     return Timing(prefill_tokens_per_s=setting.prefill_tokens_per_s).at_speed(setting.worker_speed(worker))
 
 
-def _ours(strategy: str) -> Entrant:
-    return Entrant(lambda setup: Gateway(setup, strategy), GATEWAY_TOKENS_PER_S)
+def _ours(strategy: str, *, knows_host: bool = True) -> Entrant:
+    return Entrant(lambda setup: Gateway(setup, strategy, knows_host=knows_host), GATEWAY_TOKENS_PER_S)
+
+
+BLIND = "kv_aware_blind"
+"""Name of kv_aware without the events of host tiers, for comparison."""
 
 
 ENTRANTS: Mapping[str, Entrant] = {
@@ -61,4 +73,5 @@ ENTRANTS: Mapping[str, Entrant] = {
     **{name: Entrant(lambda _: ToTheOne(), order=order) for name, order in BOUNDS.items()},
     # Where others have a name that we have too, it is ours that is meant.
     **{name: _ours(name) for name in NAMES},
+    BLIND: _ours("kv_aware", knows_host=False),
 }

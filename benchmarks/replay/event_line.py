@@ -21,11 +21,23 @@ class BlocksRemoved:
     blocks: Sequence[int]
 
 
-BlockEvent = BlocksStored | BlocksRemoved
+@dataclass(frozen=True, slots=True)
+class HostStored:
+    """The host tier holds a copy of each of *blocks*."""
+
+    blocks: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class HostRemoved:
+    blocks: Sequence[int]
+
+
+BlockEvent = BlocksStored | BlocksRemoved | HostStored | HostRemoved
 
 
 class WorkerSink:
-    """Receives the changes of one engine's pool, and reports the first and the last copy of each id."""
+    """Receives the changes of one engine's pool and host tier, and reports the first and the last copy of each id."""
 
     def __init__(self, tell: Callable[[BlockEvent], None]) -> None:
         self._tell = tell
@@ -58,6 +70,12 @@ class WorkerSink:
                 gone.append(block)
         if gone:
             self._tell(BlocksRemoved(gone))
+
+    def offloaded(self, hashes: Sequence[BlockHash]) -> None:
+        self._tell(HostStored(list(map(_id_of, hashes))))
+
+    def dropped(self, hashes: Sequence[BlockHash]) -> None:
+        self._tell(HostRemoved(list(map(_id_of, hashes))))
 
     def cleared(self) -> None:
         raise NotImplementedError("no engine of a replay clears its cache")

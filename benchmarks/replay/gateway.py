@@ -7,10 +7,11 @@ import numpy as np
 from benchmarks.policies.policy import Ask, Setup, Usage
 from cache_index import Prefix, RadixTree, WorkerId
 from cache_index.confirmed import Confirmed
-from cache_index.event import Removed, Stored
+from cache_index.event import Event, Removed, Stored, Tier
 from cache_index.residency import Residency
 from cache_index.tokens import TokenHasher, TokenIds, pack, scope_of
 from routing.booking import Booking, Ending, Outcome
+from routing.cache_hits import TierPrices
 from routing.dispatcher import Dispatch, Dispatcher, Immediate
 from routing.fleet import Fleet
 from routing.queueing.late_binding import LateBinding
@@ -33,16 +34,20 @@ class Gateway:
     as a prompt's exact tokens and those of an engine's events.
     """
 
-    def __init__(self, setup: Setup, strategy: str) -> None:
+    def __init__(self, setup: Setup, strategy: str, *, knows_host: bool = True) -> None:
+        """Ignore the events of host tiers if *knows_host* is false."""
         self._workers = [WorkerId(str(number)) for number in range(setup.workers)]
         self._block_tokens = setup.block_tokens
         self._hasher = TokenHasher(bytes(32))
         self._confirmed = (
             Confirmed(Residency(self._hasher, max_bytes=2**40)) if STRATEGIES[strategy].needs_events else None
         )
+        if self._confirmed is not None and knows_host:
+            setup.host_events.subscribe(self)
         self._fleet = Fleet(
             RadixTree(max_bytes=2**40, default_capacity=setup.capacity_blocks),
             confirmed=self._confirmed,
+            tier_prices=TierPrices() if setup.load_price is None else TierPrices(cpu=setup.load_price),
             block_bytes=setup.block_tokens * BYTES_PER_TOKEN,
             prefill_tokens_per_s=setup.prefill_tokens_per_s,
         )
@@ -84,12 +89,21 @@ class Gateway:
     def stored(self, worker: int, blocks: Sequence[int], parent: int | None, now: float) -> None:  # noqa: ARG002
         if self._confirmed is not None:
             # An id names a block and all before it, as an engine's hash does.
-            event = Stored(list(blocks), parent, self._token_ids(blocks), self._block_tokens)
-            self._confirmed.apply(self._workers[worker], event, model=MODEL)
+            self._apply(worker, Stored(list(blocks), parent, self._token_ids(blocks), self._block_tokens))
 
     def removed(self, worker: int, blocks: Sequence[int], now: float) -> None:  # noqa: ARG002
+        self._apply(worker, Removed(list(blocks)))
+
+    def host_stored(self, worker: int, blocks: Sequence[int], now: float) -> None:  # noqa: ARG002
+        # An engine reports these by their hashes alone.
+        self._apply(worker, Stored(list(blocks), None, b"", 0, Tier.CPU))
+
+    def host_removed(self, worker: int, blocks: Sequence[int], now: float) -> None:  # noqa: ARG002
+        self._apply(worker, Removed(list(blocks), Tier.CPU))
+
+    def _apply(self, worker: int, event: Event) -> None:
         if self._confirmed is not None:
-            self._confirmed.apply(self._workers[worker], Removed(list(blocks)), model=MODEL)
+            self._confirmed.apply(self._workers[worker], event, model=MODEL)
 
     def _request(self, ask: Ask) -> Request:
         prompt_bytes = ask.prompt_tokens * BYTES_PER_TOKEN

@@ -7,9 +7,10 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from benchmarks.policies.host_events import HostEvents
 from benchmarks.policies.policy import Ask, Setup, Usage
 from benchmarks.replay.entrant import Entrant
-from benchmarks.replay.event_line import BlocksStored, EventLine, WorkerSink
+from benchmarks.replay.event_line import BlocksRemoved, BlocksStored, EventLine, HostRemoved, HostStored, WorkerSink
 from benchmarks.replay.setting import Setting
 from benchmarks.replay.trace import Recorded, Trace
 from benchmarks.replay.workload import Workload, workload_of
@@ -61,12 +62,27 @@ class Run:
         workers, blocks = entrant.workers(setting), entrant.blocks(setting)
         self._workload = workload_of(trace, setting, seed) if workload is None else workload
         self._line = EventLine(workers, random.Random(seed), lag_s=setting.event_lag_s, loss=setting.event_loss)
-        pools = [BlockPool(blocks, trace.block_tokens, sink=self._sink(worker)) for worker in range(workers)]
+        pools = []
+        for worker in range(workers):
+            sink = self._sink(worker)
+            host = entrant.host_tier(setting, sink)
+            pools.append(BlockPool(blocks, trace.block_tokens, sink=sink, host=host))
         self._engines = VirtualFleet(
             {str(worker): entrant.engine(setting, pool, worker) for worker, pool in enumerate(pools)}
         )
         believed = entrant.believed_tokens_per_s(setting)
-        self._policy = entrant.policy(Setup(workers, blocks, trace.block_tokens, believed, random.Random(seed)))
+        self._host_events = HostEvents()
+        self._policy = entrant.policy(
+            Setup(
+                workers,
+                blocks,
+                trace.block_tokens,
+                believed,
+                random.Random(seed),
+                load_price=setting.load_price,
+                host_events=self._host_events,
+            )
+        )
         self._now = 0.0
         self._serial = itertools.count()
         self._arrivals: list[tuple[float, int, Recorded]] = []
@@ -129,10 +145,15 @@ class Run:
 
     def _hear_blocks(self) -> None:
         for worker, event in self._line.due(self._now):
-            if isinstance(event, BlocksStored):
-                self._policy.stored(worker, event.blocks, event.parent, self._now)
-            else:
-                self._policy.removed(worker, event.blocks, self._now)
+            match event:
+                case BlocksStored(blocks=blocks, parent=parent):
+                    self._policy.stored(worker, blocks, parent, self._now)
+                case BlocksRemoved(blocks=blocks):
+                    self._policy.removed(worker, blocks, self._now)
+                case HostStored(blocks=blocks):
+                    self._host_events.stored(worker, blocks, self._now)
+                case HostRemoved(blocks=blocks):
+                    self._host_events.removed(worker, blocks, self._now)
 
     def _hear(self, event: EngineEvent) -> None:
         asked = self._asked[int(event.request_id)]

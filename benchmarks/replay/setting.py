@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.replay.trace import TRACES
+from simulator.host_tier import LoadTiming
 from simulator.timing import Timing
 
 TimingModel = Literal["fifo", "chunked"]
@@ -40,6 +41,12 @@ class Setting:
 
     Our strategies then begin with what a gateway begins with, policies of others with the truth.
     """
+    host_blocks: int = 0
+    """Host tier of a worker, in blocks of the trace; 0: none."""
+    load_tokens_per_s: float = LoadTiming().tokens_per_s
+    """Rate at which an engine loads blocks from its host tier."""
+    load_price: float | None = None
+    """Share of the time to compute a block that our strategies at first assume for loading it; None: their default."""
     event_lag_s: float = 0.0
     """Delay of KV events."""
     event_loss: float = 0.0
@@ -55,6 +62,8 @@ class Setting:
             "limit",
             "prefill_tokens_per_s",
             "rate_error",
+            "load_tokens_per_s",
+            "load_price",
         ):
             value = getattr(self, name)
             if value is not None and not value > 0:
@@ -62,7 +71,7 @@ class Setting:
         for speed in self.worker_speeds:
             if not speed > 0:
                 raise ValueError(f"worker_speeds must be above 0, not {speed}")
-        for name in ("skip", "event_lag_s"):
+        for name in ("skip", "event_lag_s", "host_blocks"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, not {getattr(self, name)}")
         if not 0 <= self.event_loss < 1:

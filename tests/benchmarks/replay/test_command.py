@@ -34,6 +34,14 @@ def test_workers_can_be_unequal() -> None:
     assert ((1.0, 0.25), 2.0) == (setting.worker_speeds, setting.speed)
 
 
+def test_a_host_tier_is_given_as_a_multiple_of_the_cache() -> None:
+    """The options also give the size of the cache."""
+    options = ["--blocks", "600", "--host-tier", "1.5", "--load-tokens-per-s", "5000", "--load-price", "0.25"]
+    setting = setting_of(parse_arguments(["--trace", "ragpulse_3553_blk64", *options]))
+
+    assert (900, 5000.0, 0.25) == (setting.host_blocks, setting.load_tokens_per_s, setting.load_price)
+
+
 def test_our_strategies_are_compared_unless_others_are_named() -> None:
     """Policies of others only where they are asked for, under either name of the option."""
     assert list(NAMES) == parse_arguments([]).strategies

@@ -4,20 +4,21 @@ import pytest
 
 from benchmarks.policies.names import BOUNDS, POLICIES
 from benchmarks.policies.shared_cache import SharedCache
-from benchmarks.replay.entrant import ENTRANTS
+from benchmarks.replay.entrant import BLIND, ENTRANTS
 from benchmarks.replay.setting import Setting, TimingModel
 from routing.strategies import NAMES
 from simulator.blocks import BlockPool
 from simulator.chunked import ChunkedEngine
 from simulator.fifo import FifoEngine
+from simulator.host_tier import NoHostSink
 
 SETTING = Setting("", Path(), 4, 100)
 POOL = BlockPool(100, 16)
 
 
 def test_all_that_have_a_name_can_be_compared() -> None:
-    """Strategies, policies of others, and bounds."""
-    assert {*NAMES, *POLICIES, *BOUNDS} == set(ENTRANTS)
+    """Strategies, one of them without the events of host tiers, policies of others, and bounds."""
+    assert {*NAMES, BLIND, *POLICIES, *BOUNDS} == set(ENTRANTS)
 
 
 @pytest.mark.parametrize(("timing", "engine"), [("fifo", FifoEngine), ("chunked", ChunkedEngine)])
@@ -45,6 +46,19 @@ def test_others_know_the_mean_speed_of_unequal_workers() -> None:
 
     assert 25_000.0 == ENTRANTS["llm_d"].believed_tokens_per_s(unequal)
     assert 2000.0 == ENTRANTS["kv_aware"].believed_tokens_per_s(unequal)
+
+
+@pytest.mark.parametrize(("name", "blocks", "load_s"), [("kv_aware", 200, 0.01), ("bound_first_come", 800, 0.0025)])
+def test_a_bound_has_the_host_tiers_of_all_workers(name: str, blocks: int, load_s: float) -> None:
+    """With four times the size and four times the speed, since four workers have four links."""
+    setting = Setting("", Path(), 4, 100, host_blocks=200, load_tokens_per_s=100_000.0)
+    host = ENTRANTS[name].host_tier(setting, NoHostSink())
+    assert host is not None
+    host.store([1])
+
+    assert blocks == host.capacity
+    assert load_s == host.begin_load([1], 1000, 0.0)
+    assert ENTRANTS[name].host_tier(SETTING, NoHostSink()) is None
 
 
 def test_ours_begin_with_what_a_gateway_believes() -> None:

@@ -2,7 +2,15 @@ import random
 
 import pytest
 
-from benchmarks.replay.event_line import BlockEvent, BlocksRemoved, BlocksStored, EventLine, WorkerSink
+from benchmarks.replay.event_line import (
+    BlockEvent,
+    BlocksRemoved,
+    BlocksStored,
+    EventLine,
+    HostRemoved,
+    HostStored,
+    WorkerSink,
+)
 
 
 @pytest.fixture
@@ -53,6 +61,14 @@ class TestSink:
         sink.stored([1], None, ())
 
         assert [BlocksStored([1], None), BlocksRemoved([1]), BlocksStored([1], None)] == reported
+
+    def test_a_host_tier_is_reported_apart(self, sink: WorkerSink, reported: list[BlockEvent]) -> None:
+        """It holds one copy of a block at most, whatever the GPU holds."""
+        sink.stored([1, 2], None, ())
+        sink.offloaded([1, 2])
+        sink.dropped([2])
+
+        assert [BlocksStored([1, 2], None), HostStored([1, 2]), HostRemoved([2])] == reported
 
     def test_no_engine_of_a_replay_clears_its_cache(self, sink: WorkerSink) -> None:
         """Then there would be something to be reported."""

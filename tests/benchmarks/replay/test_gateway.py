@@ -12,7 +12,11 @@ NO_REPORT = Usage(0, 1)
 
 
 def a_gateway(strategy: str = "kv_aware") -> Gateway:
-    return Gateway(Setup(WORKERS, 100, BLOCK_TOKENS, 1000.0, random.Random(0)), strategy)
+    return Gateway(a_setup(), strategy)
+
+
+def a_setup(*, load_price: float | None = None) -> Setup:
+    return Setup(WORKERS, 100, BLOCK_TOKENS, 1000.0, random.Random(0), load_price=load_price)
 
 
 def sent(gateway: Gateway, ask: Ask, now: float) -> int:
@@ -65,6 +69,48 @@ def test_kv_aware_goes_no_more_where_the_prompt_was_removed() -> None:
     gateway.removed(1, [3, 2], 0.0)
 
     assert 2 == sent(gateway, an_ask(1, 2, 3, 4), 0.0)
+
+
+def test_kv_aware_goes_where_a_host_tier_holds_the_prompt() -> None:
+    """Evicted from the GPU, and reported by its ids alone; another worker holds less of it on its GPU."""
+    setup = a_setup()
+    gateway = Gateway(setup, "kv_aware")
+    gateway.stored(1, [1, 2, 3], None, 0.0)
+    setup.host_events.stored(1, [1, 2, 3], 0.0)
+    gateway.removed(1, [3, 2, 1], 0.0)
+    gateway.stored(2, [1], None, 0.0)
+
+    assert 1 == sent(gateway, an_ask(1, 2, 3, 4), 0.0)
+
+    setup.host_events.removed(1, [3, 2, 1], 0.0)
+    gateway.stored(2, [7], None, 0.0)
+
+    assert 2 == sent(gateway, an_ask(7, 8), 0.0)
+
+
+def test_kv_aware_can_be_blind_to_host_tiers() -> None:
+    """Only what the GPU holds counts."""
+    setup = a_setup()
+    gateway = Gateway(setup, "kv_aware", knows_host=False)
+    gateway.stored(1, [1, 2, 3], None, 0.0)
+    setup.host_events.stored(1, [1, 2, 3], 0.0)
+    gateway.removed(1, [3, 2, 1], 0.0)
+    gateway.stored(2, [1], None, 0.0)
+
+    assert 2 == sent(gateway, an_ask(1, 2, 3, 4), 0.0)
+
+
+@pytest.mark.parametrize(("load_price", "goes_to"), [(0.05, 1), (1.0, 2)])
+def test_a_load_has_the_price_that_the_setup_assumes(load_price: float, goes_to: int) -> None:
+    """Three blocks in a host tier against two on a GPU."""
+    setup = a_setup(load_price=load_price)
+    gateway = Gateway(setup, "kv_aware")
+    gateway.stored(1, [1, 2, 3], None, 0.0)
+    setup.host_events.stored(1, [1, 2, 3], 0.0)
+    gateway.removed(1, [3, 2, 1], 0.0)
+    gateway.stored(2, [1, 2], None, 0.0)
+
+    assert goes_to == sent(gateway, an_ask(1, 2, 3, 4), 0.0)
 
 
 def test_kv_aware_expects_what_it_sent_to_be_reported() -> None:

@@ -150,3 +150,27 @@ def test_somebody_else_may_say_who_asks_when(tmp_path: Path) -> None:
     found = Run(trace, setting, ENTRANTS["round_robin"], seed=1, workload=workload).answers()
 
     assert [0.0, found[0].ended_at, found[1].ended_at] == [answer.arrived_at for answer in found]
+
+
+def test_prompts_return_to_the_host_tiers_that_hold_them(tmp_path: Path) -> None:
+    """Eight prompts take turns on four GPUs with room for one each: only the events of host tiers show who has them."""
+    prompts = [[10 * number, 10 * number + 1] for number in range(8)]
+    lines = [asked(5_000 * turn, 1100, prompts[turn % 8]) for turn in range(40)]
+    setting = Setting("", written(tmp_path, *lines), 4, 3, host_blocks=60)
+    cached = {
+        strategy: [answer.cached_tokens for answer in answers(setting, strategy)]
+        for strategy in ("kv_aware", "kv_aware_blind")
+    }
+
+    assert [0] * 8 + [1024] * 32 == cached["kv_aware"]
+    assert sum(cached["kv_aware_blind"]) < 0.8 * sum(cached["kv_aware"])
+
+
+def test_a_load_takes_time(tmp_path: Path) -> None:
+    """1,024 of 1,100 tokens at 51,200 tokens per second, and the rest is computed."""
+    lines = [asked(5_000 * turn, 1100, [10 * (turn % 2), 10 * (turn % 2) + 1]) for turn in range(3)]
+    setting = Setting("", written(tmp_path, *lines), 1, 3, host_blocks=60, load_tokens_per_s=51_200.0)
+    found = answers(setting, "kv_aware")[-1]
+
+    assert 1024 == found.cached_tokens
+    assert pytest.approx(0.02 + 0.01 + 0.0076) == found.ttft_s
