@@ -8,7 +8,7 @@ from documentation.reference import markdown
 from gateway.cli.main import command_parser
 
 _INTRODUCTION = """\
-For operators and developers: every command of `warmgate`, with its arguments and options.
+This page lists for operators and developers every command of `warmgate`, with the arguments and options of the command.
 
 | exit code | meaning |
 |---|---|
@@ -16,10 +16,11 @@ For operators and developers: every command of `warmgate`, with its arguments an
 | 1 | The command failed while it ran. `warmgate doctor` also exits with 1 if it finds an error or a warning. |
 | 2 | The settings or the command line are wrong. |
 
-Every command prints its options with `--help`. Commands that manage teams, keys, usage and workers ask a running
-gateway, if `--url` or the variable `WARMGATE_ADMIN_URL` names one. They read the admin key from the variable
-`WARMGATE_ADMIN_KEY`. With `--config` they open the store of that settings file directly. [Doctor](doctor.md) describes
-what `warmgate doctor` checks, and [The simulated worker](simulator.md) what `warmgate simulate` imitates."""
+Every command prints its options with `--help`. Commands that manage teams, keys, usage and workers call a running
+gateway, if `--url` or the variable `WARMGATE_ADMIN_URL` names the gateway. Commands that call a gateway read the admin
+key from the variable `WARMGATE_ADMIN_KEY`. With `--config`, commands open the store of the settings file directly. The
+page [Doctor](doctor.md) describes what `warmgate doctor` checks, and the page [The simulated worker](simulator.md)
+describes what `warmgate simulate` imitates."""
 
 
 @dataclass(frozen=True, slots=True)

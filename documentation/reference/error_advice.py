@@ -6,25 +6,25 @@ from types import MappingProxyType
 ADVICE: Mapping[str, str] = MappingProxyType(
     {
         "GatewayError": "Report the fault with the `x-request-id` of the answer. The program log has the traceback.",
-        "MalformedBody": "Correct the request. The message names the place of the fault.",
+        "MalformedBody": "Correct the request. The error message names the position of the fault.",
         "InvalidField": "Correct the field that `param` names.",
         "PromptTooLong": "Shorten the prompt, or lower `max_tokens`, or use a model with a longer context.",
         "ContentBlocked": "Change the text. The operator can see in the log line which guardrail acted.",
-        "InvalidKey": "Send a valid key in `authorization: Bearer KEY`, or ask the administrator for one.",
+        "InvalidKey": "Send a valid key in `authorization: Bearer KEY`, or ask the administrator for a key.",
         "Forbidden": "See [reasons for status 403](#reasons-for-status-403).",
-        "RateLimited": "Wait for the time in `retry-after`. The message names the limit.",
+        "RateLimited": "Wait for the time in `retry-after`. The error message names the limit.",
         "QuotaSpent": "Do not retry. Ask the administrator for a larger budget, or send a smaller request.",
         "UnknownEntity": "List the teams or keys to find the right name.",
-        "Conflict": "Read the object, and do what the message says.",
+        "Conflict": "Read the object, and do what the error message says.",
         "DeclaredElsewhere": "Change the object in the settings file.",
-        "Overtaken": "Read the object again, and repeat the change if it is still needed.",
+        "Overtaken": "Read the object again, and repeat the change if the change is still needed.",
         "PreconditionFailed": "Read the object again, and repeat the change with its current `etag`.",
         "AdminKeyRefused": "Send the secret of an entry of `admin.keys`.",
         "AdminClosed": "Add a key to `admin.keys`.",
         "UnknownModel": "Use a name that `GET /v1/models` lists.",
         "UnknownResponse": "Send the whole conversation instead of `previous_response_id`.",
         "UnknownWorker": "Use an id that `warmgate workers list` shows.",
-        "UnknownRoute": "Use a path of the page [Endpoints](routes.md). The message may name the right one.",
+        "UnknownRoute": "Use a path of the page [Endpoints](routes.md). The error message can name a suitable path.",
         "MethodNotAllowed": "Use a method that the header `allow` names.",
         "RequestTooSlow": (
             "Send the request faster, or raise `server.body_idle_s` or lower `server.min_body_bytes_per_s`."
@@ -50,28 +50,31 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         ),
         "TooMuchToScan": "Send less text, or raise the time limit of the guardrail.",
         "Stopping": "Retry at once. Another gateway, or the gateway after its restart, answers.",
-        "UpstreamError": "Retry later.",
+        "UpstreamError": "Retry the request later.",
         "ConnectFailed": "Retry later. The operator should look at `warmgate_worker_up`.",
         "UpstreamTimeout": "Retry later, or raise the limits of `timeouts`. The message says which step took too long.",
-        "ReplyBroken": "Retry. The operator should read the log of the worker.",
-        "HandedOver": "Retry.",
+        "ReplyBroken": "Retry the request. The operator should read the log of the worker.",
+        "HandedOver": "Retry the request.",
         "PrefillFailed": "Retry later. The operator should look at the prefill workers.",
         "AdapterMissing": "Retry later, or load the LoRA adapter on the workers.",
-        "UpstreamRefused": "Retry later. The message is that of the backend.",
+        "UpstreamRefused": "Retry the request later. The error message is the message of the backend.",
     }
 )
 
 FORBIDDEN: Mapping[str, str] = MappingProxyType(
     {
-        "model_not_allowed": "The key or its team may not use the model. Ask the administrator, or use another model.",
-        "source_not_allowed": "The key may not be used from this client address. Send the request from an address in "
+        "model_not_allowed": "The key or its team is not allowed to use the model. Ask the administrator, or use "
+        "another model.",
+        "source_not_allowed": "The key is not allowed for this client address. Send the request from an address in "
         "the key's `allowed_cidrs`.",
-        "strategy_not_allowed": "The team may not choose the strategy in `x-warmgate-strategy`. Leave out the header.",
+        "strategy_not_allowed": "The team is not allowed to choose the strategy in `x-warmgate-strategy`. Omit this "
+        "header.",
         "role_not_sufficient": "The role of the admin key does not allow the action. Use a key with the role that the "
         "message names.",
         "open_mode": "The gateway has no teams and accepts only programs on its own machine. Configure teams, or set "
         "`server.open_mode`.",
-        "origin_not_allowed": "The web page that sent the request is not in `server.cors_origins`. Add its origin.",
+        "origin_not_allowed": "The web page that sent the request has an origin that is not in `server.cors_origins`. "
+        "Add the origin.",
     }
 )
 """Meaning and remedy of the codes of `Forbidden`."""

@@ -11,10 +11,11 @@ from gateway.storage.redis_link import StoreRefuses
 from gateway.storage.unfit import StoreUnfit
 
 _INTRODUCTION = """\
-For application developers and operators: every error of the gateway, when the gateway returns it, and what to do.
+This page lists for application developers and operators every error of the gateway, when the gateway returns the error,
+and what to do.
 
-Errors have OpenAI's format on every path, so that SDKs raise their usual exceptions. On paths below `/v1/messages`
-errors have Anthropic's format. The gateway converts errors of workers in other formats.
+Errors have OpenAI's format on every path, so that SDKs raise their usual exceptions. On paths below `/v1/messages`,
+errors have Anthropic's format. The gateway converts errors of workers that have another format.
 
 ```json
 {
@@ -27,24 +28,24 @@ errors have Anthropic's format. The gateway converts errors of workers in other 
 }
 ```
 
-An error *for the next worker* makes the gateway try the next worker or fallback, if nothing has been sent to the
-caller. The caller receives the error of the last attempt. After the first byte of a stream, an error is the last event
-of the stream. The name of the error is the label `error` of `warmgate_errors_total` and the field `error` of the
-[log line](logs.md). Errors with status 503 have the header `retry-after` where the gateway knows when a retry makes
-sense. [When things fail](../concepts/failure-model.md) describes retries."""
+An error *for the next worker* makes the gateway try the next worker or fallback, if the caller has received nothing
+yet. If all attempts fail, the caller receives the error of the last attempt. After the first byte of a stream, an error
+is the last event of the stream. The name of the error is the label `error` of `warmgate_errors_total` and the field
+`error` of the [log line](logs.md). Errors with status 503 have the header `retry-after` where the gateway knows when a
+retry makes sense. The page [When things fail](../concepts/failure-model.md) describes retries."""
 
 _FORBIDDEN = """\
 ## Reasons for status 403
 
-The name of these errors is `Forbidden`, and their type is `permission_error`."""
+The name of all errors with status 403 is `Forbidden`, and the type is `permission_error`."""
 
 _WORKERS = """\
 ## Errors of workers
 
-A worker's error with status 4xx that concerns the request is passed on, with the worker's status and message. A
-worker's 401 or 403 is returned as 502, because it concerns the gateway's key for the worker and not the caller's key.
-If the engine of a model does not have an endpoint, the error has status 404 and the code `endpoint_not_supported`.
-Its message names an endpoint to use instead."""
+If a worker answers with a status 4xx that concerns the request, the gateway forwards the worker's status and message.
+If a worker answers with status 401 or 403, the gateway returns status 502, because the gateway's key for the worker is
+wrong, and not the caller's key. If the engine of a model does not have an endpoint, the error has status 404 and the
+code `endpoint_not_supported`, and the message names an endpoint to use instead."""
 
 _ELSEWHERE = (DeclaredElsewhere, Overtaken, StoreRefuses, StoreUnfit)
 """Errors that other modules define. Their import makes the page independent of what else is imported."""

@@ -10,32 +10,33 @@ from gateway.protocol.endpoints.table import ENDPOINTS
 Json = Mapping[str, Any]
 
 _INTRODUCTION = """\
-For application developers and administrators: every operation of the gateway's HTTP API, with its parameters, request
-body and answer.
+This page lists for application developers and administrators every operation of the gateway's HTTP API, with the
+parameters, the request body and the answer of the operation.
 
 The gateway serves two OpenAPI documents, from which clients can be generated: `GET /openapi.json` describes the API for
-callers, and `GET /admin/v1/openapi.json` describes the admin API. [Endpoints](routes.md) lists the endpoints of
-workers, [Headers](headers.md) the headers, and [Errors](errors.md) the errors.
+callers, and `GET /admin/v1/openapi.json` describes the admin API. The page [Endpoints](routes.md) lists the endpoints
+of workers, the page [Headers](headers.md) lists the headers, and the page [Errors](errors.md) lists the errors.
 
 ## API for callers
 
-The gateway passes requests to endpoints of workers on, and reads only the fields that it needs. The engine of the
-worker defines all other fields. The gateway answers the following operations itself.
-Probes, `/version` and `/metrics` need no key. `/warmgate/explain` needs an admin key, and all others an API key."""
+The gateway forwards requests for endpoints of workers, and reads only the fields that it needs. The engine of the
+worker defines all other fields of a request. The gateway answers the following operations itself. Probes, `/version`
+and `/metrics` need no key. `/warmgate/explain` needs an admin key, and all other operations need an API key."""
 
 _ADMIN = """\
 ## Admin API
 
-The admin API is at `/admin/v1`, on the port `admin.port` or on the main port. Without `admin.keys` the admin API is
-closed. A request sends an admin key in `authorization: Bearer KEY`. Each key in `admin.keys` has a role:
+The admin API is at `/admin/v1`, on the port `admin.port` or on the main port. Without `admin.keys`, the admin API is
+closed. A request to the admin API sends an admin key in `authorization: Bearer KEY`. Each key in `admin.keys` has a
+role:
 
-| role | may |
+| role | permissions |
 |---|---|
 | `viewer` | read everything except secrets |
 | `operator` | also change limits, weights and priorities, block teams and keys, drain workers, reload settings |
-| `owner` | do everything, including what returns secrets: create keys and rotate keys |
+| `owner` | everything, including operations that return secrets: create keys and rotate keys |
 
-`/warmgate/explain` accepts the same keys, of any role. The audit log counts requests with a wrong or missing admin key
+`/warmgate/explain` accepts admin keys of any role. The audit log counts requests with a wrong or missing admin key
 in at most one entry per minute.
 
 | subject | rule |
@@ -47,18 +48,21 @@ in at most one entry per minute.
 | rotation | With `grace_s`, the former secret of a key stays valid for that time. |
 | drains | A drain affects one gateway only. |
 
-A repeated `POST` has no further effect. Secrets of new keys are not stored: the gateway derives them again from the
-caller's admin key. A later rotation of a key shortens earlier grace periods only with `end_graces`.
+If a `POST` is repeated with the same `idempotency-key`, the repetition has no further effect. The gateway does not
+store the secret of a new key, and derives the secret again from the caller's admin key. A later rotation of a key
+shortens earlier grace periods only with `end_graces`.
 
 ### Added workers
 
-An owner may add workers while the gateway runs, and remove them again. A removed worker finishes its running requests.
-Added workers are kept in the store: every gateway of that store has them within a second, and again after a restart.
-Without a store they last until the gateway ends. At most 256 workers can be added to one model, and 1000 in all.
-Workers that need an `api_key` or another field of `models[].workers[]` belong in the settings.
+An owner can add workers while the gateway runs, and remove added workers. A removed worker finishes its running
+requests. The store keeps added workers: every gateway of the store uses an added worker within a second, and also after
+a restart. Without a store, added workers are lost when the gateway stops. At most 256 workers can be added to one
+model, and at most 1000 workers to all models. Workers that need an `api_key` or another field of `models[].workers[]`
+belong in the settings.
 
 In the list of workers, `source` shows where each worker comes from. Only workers with the source `api` can be removed
-with the admin API. Others are answered 409. An added worker is not in use in three cases, which its `state` shows:
+with the admin API. A request to remove another worker gets status 409. An added worker is not in use in three cases,
+which the `state` of the worker shows:
 
 | state | reason |
 |---|---|
@@ -77,7 +81,7 @@ def page() -> str:
         _ADMIN,
         *_operations(admin["paths"]),
         "## Objects",
-        "Bodies and answers consist of these objects.",
+        "Request bodies and answers of the HTTP API consist of the following objects.",
         *_objects(public, admin),
     )
 

@@ -9,14 +9,15 @@ from documentation.reference.example_gateway import registry
 from documentation.reference.metric_meanings import MEANINGS
 
 _INTRODUCTION = """\
-For operators: every metric that a gateway exposes at `GET /metrics`, in the text format of Prometheus.
+This page lists for operators every metric that a gateway exposes at `GET /metrics`, in the text format of Prometheus.
 
 The label `model` is the configured name of the model, or `unknown` for a model that is not served. The label `worker`
-is the id of the worker. Callers cannot create values of labels: usage of keys and end users is in the
-[ledger](../concepts/quotas-and-fairness.md#ledger). A histogram has the series `_bucket`, `_sum` and `_count`.
+is the id of the worker. Callers cannot create values of labels, so the usage of keys and end users is in the
+[ledger](../concepts/quotas-and-fairness.md#ledger) and not in metrics. A histogram has the series `_bucket`, `_sum` and
+`_count`.
 
-The Helm chart includes dashboards for Grafana and alerts for Prometheus. Both can be used without the chart:
-[deploy/README.md](../../deploy/README.md#watch-it)."""
+The Helm chart includes dashboards for Grafana and alerts for Prometheus. The dashboards and alerts also work
+without the chart: [deploy/README.md](../../deploy/README.md#watch-it)."""
 
 
 def page() -> str:

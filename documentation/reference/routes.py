@@ -13,16 +13,19 @@ from gateway.protocol.engine_fields import ENGINE_FIELDS
 from gateway.protocol.headers import STEERING
 
 _INTRODUCTION = """\
-For application developers: every path that the gateway serves, and the routes of vLLM that the gateway does not serve.
+This page lists for application developers every path that the gateway serves, and the routes of vLLM that the gateway
+does not serve.
 
-Endpoints of workers work the same with every engine: the gateway checks the key and the limits, chooses a worker, and
-passes the request on. The worker's engine rejects what it does not support. Bodies and answers are described in
-[HTTP API](http-api.md), headers in [Headers](headers.md), and errors in [Errors](errors.md)."""
+With every engine, the gateway handles requests to endpoints of workers in the same way: the gateway checks the key and
+the limits, chooses a worker, and forwards the request. The worker's engine rejects requests that the engine does not
+support. The page [HTTP API](http-api.md) describes bodies and answers, the page [Headers](headers.md) describes
+headers, and the page [Errors](errors.md) describes errors."""
 
 _OWN = """\
 ## Endpoints of the gateway
 
-The gateway answers these paths. Only the paths below `/v1/responses/` ask a worker: the one that keeps the response.
+The gateway answers requests to the following paths itself. Only for paths below `/v1/responses/`, the gateway asks the
+worker that keeps the response.
 The [admin API](http-api.md#admin-api) below `/admin/v1` manages teams, keys and workers."""
 
 _NOTES = {
@@ -30,16 +33,16 @@ _NOTES = {
     "The body gives the reason for each model that cannot be served, the age of the information about workers in "
     "`discovery`, and the reliability of each engine's KV events in `kv_events`.",
     "/livez": "Status 200 while the process answers.",
-    "/warmgate/explain": "See [explain](../how-to/explain.md). It needs an admin key.",
+    "/warmgate/explain": "A call needs an admin key: see [explain](../how-to/explain.md).",
     "/v1/usage": "See [what callers see](../concepts/quotas-and-fairness.md#what-callers-see).",
-    "/v1/models": "Configured names and exact aliases that the key may use. No worker is asked.",
+    "/v1/models": "The list contains configured names and exact aliases. The gateway asks no worker.",
 }
 """Additions to the summaries of the OpenAPI document, by path."""
 
 _VLLM = f"""\
 ## Routes of vLLM
 
-This table contains every public route of {VLLM}, and two routes that only OpenAI's own API has.
+The following table contains every public route of {VLLM}, and two routes that only OpenAI's own API has.
 
 | outcome | meaning |
 |---|---|
@@ -47,22 +50,22 @@ This table contains every public route of {VLLM}, and two routes that only OpenA
 | answered | The gateway answers the request itself. |
 | refused | The gateway returns status 404 with the code `unknown_url`, and says what to use instead. |
 
-WebSockets are not served."""
+The gateway does not serve WebSockets."""
 
 _FIELDS = """\
 ## Fields of engines
 
 Some fields of a request control the engine and not the answer: which worker computes the prompt, where the KV blocks of
-the prompt come from, with which priority a request runs, or which code the engine executes. The gateway rejects a
-request with such a field. The error has status 400 and names the field. `extra_body` is rejected too, because it is an
-argument of SDKs and not a field.
+the prompt come from, with which priority a request runs, or which code the engine executes. The gateway answers a
+request with such a field with status 400, and the error names the field. The gateway also rejects `extra_body`, which
+is an argument of SDKs and not a field of a request.
 
-`models[].allowed_engine_fields` lists fields that callers of a model may send. These fields reach the worker unchanged.
-If a body has a key twice, its last value counts, as in the engines.
+`models[].allowed_engine_fields` lists engine fields that callers of a model are allowed to send. Allowed engine fields
+reach the worker unchanged. If a body has a key twice, the last value of the key counts, as in the engines.
 
-The gateway rejects these fields:"""
+The gateway rejects the following fields:"""
 
-_STEERING = "The gateway removes request headers with the same effect. Their names begin with one of these prefixes:"
+_STEERING = "The gateway also removes request headers that control an engine, with names that begin as follows:"
 
 
 def page() -> str:

@@ -4,18 +4,18 @@ from documentation.reference import markdown
 from gateway.settings.table import SettingGroup, groups
 
 _INTRODUCTION = """\
-For operators: every setting with its type, its default and its meaning.
+This page lists for operators every setting with its type, its default and its meaning.
 
 Warmgate reads settings from one YAML file, which `warmgate serve --config FILE` names. Environment variables override
-the file. The name of a variable is `WARMGATE_` and the path of the setting in upper case, with two underscores between
-the levels, and a number for the entry of a list:
+the settings file. The name of a variable is `WARMGATE_` and the path of the setting in upper case, with two underscores
+between the levels, and a number for the entry of a list:
 
 | setting | variable |
 |---|---|
 | `server.port` | `WARMGATE_SERVER__PORT` |
 | `models[].strategy` of the first model | `WARMGATE_MODELS__0__STRATEGY` |
 
-Three commands help with settings files:
+The following three commands check and describe settings files:
 
 ```sh
 warmgate config validate --config warmgate.yaml   # prints faults and warnings
@@ -23,10 +23,11 @@ warmgate config show --config warmgate.yaml       # prints the settings in effec
 warmgate config schema > warmgate.schema.json     # the JSON Schema, for editors
 ```
 
-[deploy/warmgate.example.yaml](../../deploy/warmgate.example.yaml) shows every setting in its place. The JSON Schema is
-published as [warmgate.schema.json](warmgate.schema.json). The [index of groups](#groups) leads to the settings.
-`[]` in a path stands for the entries of a list. A setting without a default is *required*. A *derived* default follows
-from other settings, as its meaning says."""
+[deploy/warmgate.example.yaml](../../deploy/warmgate.example.yaml) shows every setting in its place. The JSON Schema of
+the settings is published as [warmgate.schema.json](warmgate.schema.json). The section [Groups](#groups) links to all
+settings. In the path of a setting, `[]` stands for the entries of a list. A setting without a default is *required*. A
+*derived*
+default follows from other settings, as the meaning of the setting explains."""
 
 
 def page() -> str:

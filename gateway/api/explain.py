@@ -172,7 +172,7 @@ class Explainer:
 
 @router.post(
     "/warmgate/explain",
-    summary="Explain where a request would be routed, without sending it",
+    summary="Explain which worker a request would be sent to, without sending the request",
     openapi_extra={"requestBody": _BODY},
 )
 async def explain(

@@ -32,7 +32,7 @@ def _started_at(request: Request) -> int:
 StartedAt = Annotated[int, Depends(_started_at)]
 
 
-@router.get("/v1/models", summary="List the models that the caller may use")
+@router.get("/v1/models", summary="List the models that the caller is allowed to use")
 async def list_models(models: Registry, started_at: StartedAt, caller: AnyCaller) -> dict[str, Any]:
     shown = [_response(model_id, models, started_at) for model_id in _ids(models, caller)]
     return {"object": "list", "data": shown}

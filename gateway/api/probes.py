@@ -48,7 +48,7 @@ _NOT_READY: dict[int | str, dict[str, Any]] = {
 
 
 @router.head("/livez", include_in_schema=False)
-@router.get("/livez", summary="Liveness of the process")
+@router.get("/livez", summary="Return the liveness of the gateway process")
 async def livez() -> dict[str, str]:
     return {"status": "ok"}
 
@@ -56,11 +56,11 @@ async def livez() -> dict[str, str]:
 @router.head("/readyz", include_in_schema=False)
 @router.get(
     "/readyz",
-    summary="Readiness: whether any model can be served, with the reasons for models that cannot",
+    summary="Return whether any model can be served, with the reasons for models that cannot be served",
     responses=_NOT_READY,
 )
-@router.get("/health", summary="Readiness, at the path that engines use", responses=_NOT_READY)
-@router.get("/ping", summary="Readiness, at the path that SageMaker uses", responses=_NOT_READY)
+@router.get("/health", summary="Return the gateway's readiness, at the path that engines use", responses=_NOT_READY)
+@router.get("/ping", summary="Return the gateway's readiness, at the path that SageMaker uses", responses=_NOT_READY)
 async def readyz(request: Request, response: Response) -> dict[str, Any]:
     models: Models = request.app.state.models
     stream_state: StreamState = request.app.state.stream_state
@@ -88,12 +88,12 @@ async def readyz(request: Request, response: Response) -> dict[str, Any]:
     return answer | {"kv_events": streams} if streams else answer
 
 
-@router.get("/version", summary="Version of the gateway")
+@router.get("/version", summary="Return the version of the gateway")
 async def version_of_the_gateway() -> dict[str, str]:
     return {"version": version("warmgate")}
 
 
-@router.get("/metrics", summary="Prometheus metrics", response_class=Response)
+@router.get("/metrics", summary="Return the gateway's Prometheus metrics", response_class=Response)
 async def metrics(request: Request) -> Response:
     completed_requests: CompletedRequests = request.app.state.completed_requests
     completed_requests.settle()  # a scrape sees every request that has ended before it

@@ -90,7 +90,7 @@ def _self_view(request: Request) -> SelfView:
     return view
 
 
-@router.get("/v1/usage", summary="Monthly usage and remaining limits of the caller's key")
+@router.get("/v1/usage", summary="Return the monthly usage and the remaining limits of the caller's key")
 async def read_own_usage(
     caller: AnyCaller,
     view: Annotated[SelfView, Depends(_self_view)],

@@ -51,7 +51,7 @@ class Removal(paging.Query):
 
 @router.get(
     "",
-    summary="List all workers with their source and state",
+    summary="List all workers with the source and state of each worker",
     response_model=ListedWorkers,
     dependencies=[Depends(needs("viewer"))],
 )
@@ -98,7 +98,7 @@ async def add(
 
 @router.delete(
     "",
-    summary="Remove an added worker from all gateways that share the store; its running requests continue",
+    summary="Remove an added worker from all gateways that share the store; requests on the worker continue",
     status_code=204,
     dependencies=[Depends(needs("owner"))],
 )

@@ -13,7 +13,7 @@ router = APIRouter(prefix="/admin/v1/diagnosis", tags=["gateway"])
 
 @router.get(
     "",
-    summary="Facts about this gateway and its workers, from which `warmgate doctor` makes its findings",
+    summary="Return the facts about this gateway and its workers that `warmgate doctor` checks",
     response_model=GatewayFacts,
     dependencies=[Depends(needs("viewer"))],
 )

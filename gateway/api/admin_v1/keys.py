@@ -58,7 +58,7 @@ async def read_key(key_id: str, parts: PartsOfApp) -> Response:
 
 @router.post(
     "",
-    summary="Create a key; its secret is shown only once",
+    summary="Create a key; the secret of the key is shown only once",
     description="A request repeated with the same `idempotency-key` within 24 hours creates no second key. It returns "
     "the same response with the same secret, which is derived, not stored, or 409 after a rotation of the key.",
     status_code=201,
@@ -137,7 +137,7 @@ async def change_key(
 
 @router.post(
     "/{key_id}/rotate",
-    summary="Rotate a key: it gets a new secret, which is shown only once",
+    summary="Rotate a key: create a new secret, which is shown only once",
     description="Grace periods of earlier rotations continue unless `end_graces` is set. A request repeated "
     "with the same `idempotency-key` within 24 hours changes nothing and returns the same response, or 409 after "
     "another request has rotated the key.",

@@ -24,7 +24,7 @@ class ReloadResponse(BaseModel):
 
 @router.post(
     "",
-    summary="Reload the configuration of this gateway and apply it",
+    summary="Reload and apply the configuration of this gateway",
     description="An invalid configuration gets status 409 with all errors, and nothing changes.",
     response_model=ReloadResponse,
     dependencies=[Depends(needs("operator")), Depends(raw_body)],

@@ -29,7 +29,7 @@ class CreditResponse(BaseModel):
 
 @router.post(
     "/{name}/credits",
-    summary="Reduce the recorded usage of a budget",
+    summary="Reduce the recorded usage of a team's budget",
     description="Reduces the usage of a limit in the current day or month. The ledger is unchanged; the audit log "
     "records who did it. A request repeated with the same `idempotency-key` at this gateway has no further effect.",
     response_model=CreditResponse,

@@ -141,7 +141,7 @@ async def change_team(
 
 @router.delete(
     "/{name}",
-    summary="Delete a team; its ledger records are kept",
+    summary="Delete a team; the ledger keeps the records of the team",
     description="A team that has keys can be deleted only with `cascade=true`, which also deletes its keys.",
     status_code=204,
     dependencies=[Depends(needs("owner"))],

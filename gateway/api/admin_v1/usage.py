@@ -170,7 +170,7 @@ class RecordResponse(BaseModel):
     duration_ms: float
 
 
-@router.get("", summary="Usage sums of a month or a range of days", response_model=UsageResponse)
+@router.get("", summary="Return usage sums of a month or a range of days", response_model=UsageResponse)
 async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) -> Response:
     period = asked.period(_today(parts))
     await _check(parts, asked.filter(), period)
@@ -190,7 +190,7 @@ async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) ->
 
 
 @router.get(
-    "/users", summary="End users of a team with the highest cost in a month", response_model=Listed[SumResponse]
+    "/users", summary="List a team's end users with the highest cost in a month", response_model=Listed[SumResponse]
 )
 async def read_users(parts: PartsOfApp, asked: Annotated[UsersQuery, Query()]) -> Response:
     month = DateRange(month=asked.month).period(_today(parts)).first_day[:7]

@@ -47,7 +47,7 @@ class Workers(BaseModel):
 
 @router.post(
     "/drain",
-    summary="Drain a worker: this gateway sends it no new requests, and moves long streams to other workers",
+    summary="Drain a worker: send the worker no new requests, and move long streams to other workers",
     response_model=Workers,
     openapi_extra=takes(DrainBody),
     dependencies=[Depends(needs("operator"))],
@@ -66,7 +66,7 @@ async def drain(
 
 @router.post(
     "/undrain",
-    summary="Stop draining a worker, and send requests to it again",
+    summary="Stop draining a worker, and send requests to the worker again",
     response_model=Workers,
     openapi_extra=takes(WorkerBody),
     dependencies=[Depends(needs("operator"))],

@@ -16,12 +16,12 @@ def test_the_committed_page_is_up_to_date(path: str) -> None:
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_generated_page_names_its_readers_and_the_command(path: str) -> None:
-    """The first paragraph starts with "For", as on every page of the site."""
+    """The first paragraph says for whom the page is, as on every page of the site."""
     title, note, first = PAGES[path]().split("\n\n")[:3]
 
     assert title.startswith("# ")
     assert COMMAND in note
-    assert first.startswith("For ")
+    assert first.startswith("This page lists for ")
 
 
 def test_all_pages_are_written_into_the_folder(tmp_path: Path) -> None:
