@@ -175,7 +175,7 @@ def _found(data: Any, pattern: Place, above: Place = ()) -> Iterator[tuple[Place
 
 
 def _group_at(data: Any, place: Place) -> dict[str, Any] | None:
-    """Return the group at *place*, creating missing groups, or None if *place* has another kind of value."""
+    """Return the group at *place*, and create missing groups. If *place* has another kind of value, return None."""
     node = data
     for step in place:
         if isinstance(node, dict) and node.get(str(step)) is None and not isinstance(step, int):
@@ -189,6 +189,6 @@ def _matches(pattern: Place, place: Place) -> bool:
 
 
 def _filled(renamed: RenamedSetting, place: Place) -> Place:
-    """Return the new place of the renamed setting that *data* has at *place*."""
+    """Return the new place of the renamed setting that is at *place* in *data*."""
     entries = iter([step for pattern, step in zip(renamed.old, place, strict=True) if pattern == ANY])
     return tuple(next(entries) if step == ANY else step for step in renamed.new)

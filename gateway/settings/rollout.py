@@ -111,7 +111,7 @@ class RouteSettings(Group):
         return unless_contradictory(self, found)
 
     def places(self) -> Iterator[tuple[Place, str]]:
-        """Yield the name of every model that the route uses, with its place in the route."""
+        """Yield the name of every model that the route uses, with its place in the settings of the route."""
         for i, variant in enumerate(self.to):
             yield ("to", i, "model"), variant.model
         for i, rule in enumerate(self.rules):
@@ -119,7 +119,7 @@ class RouteSettings(Group):
 
 
 def unknown_models(routes: Sequence[RouteSettings], models: Sequence[str]) -> list[Contradiction]:
-    """Return a contradiction for each model of *routes* that is not in *models*."""
+    """Return a contradiction for each model in *routes* that is not in *models*."""
     return [
         Contradiction(("routes", i, *place), f"is {name!r}, but no model has that name{did_you_mean(name, models)}")
         for i, route in enumerate(routes)

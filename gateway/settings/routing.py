@@ -1,4 +1,4 @@
-"""Settings for choosing workers, and for the data that the choice uses."""
+"""Settings for the choice of workers, and for the data that the choice needs."""
 
 from pydantic import Field
 

@@ -16,7 +16,7 @@ from gateway.protocol.field_types import Alias, rule
 from gateway.protocol.worker_address import is_printable_ascii
 
 SQLITE: Final = "sqlite:///"
-"""Prefix of the URL of a store in a SQLite file."""
+"""Prefix of a store URL that names a SQLite file."""
 
 GroupT = TypeVar("GroupT", bound=BaseModel)
 
@@ -63,7 +63,7 @@ def _check_file(value: str) -> str:
 
 
 def _check_zmq(value: str) -> str:
-    """Check a ZeroMQ address. In an address to bind, ``*`` means every network interface."""
+    """Raise an error unless *value* is a ZeroMQ address. In an address to bind, ``*`` means every network interface."""
     found = re.fullmatch(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})|ipc://[!-~]+", value)
     if found is None or not 0 < int(found[2] or 1) < 65536:
         raise rule("it must be a ZeroMQ address such as tcp://10.0.0.5:5557")
@@ -132,7 +132,7 @@ def port_name(value: str) -> str:
 
 
 TEXT_OR_NUMBER: Final = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
-"""JSON Schema of a numeric text that may be written without quotes."""
+"""JSON Schema for a numeric text that is allowed without quotation marks."""
 
 Secret = Annotated[SecretStr, AfterValidator(_check_secret)]
 EngineField = Annotated[str, AfterValidator(_check_engine_field)]
@@ -172,7 +172,7 @@ def is_local_zmq(address: str) -> bool:
 
 
 def unless_contradictory(group: GroupT, found: Sequence[Contradiction]) -> GroupT:
-    """Return *group* if *found* has no contradictions.
+    """Return *group* if *found* contains no contradictions. Otherwise, raise an error.
 
     Raises:
         PydanticCustomError: if *found* has contradictions. The type is ``contradiction``, and the context has them all.

@@ -34,7 +34,7 @@ from gateway.settings.tracing import TracingSettings
 
 
 class Settings(Group):
-    """All settings of the gateway. They are built once, by `load` or by a test, and then passed on."""
+    """All settings of the gateway. They are built once, by `load` or by a test, and then passed to other parts."""
 
     server: ServerSettings = Field(
         default=ServerSettings(), description="addresses, limits and timeouts of the gateway's own HTTP server"

@@ -1,4 +1,4 @@
-"""Secrets in environment variables whose names are given by ``secret_env`` settings."""
+"""Secrets in those environment variables that ``secret_env`` settings name."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,10 +8,10 @@ from gateway.protocol.field_names import Place, dotted
 from gateway.settings.names import PREFIX
 
 COMMANDS = frozenset({"WARMGATE_ADMIN_KEY", "WARMGATE_ADMIN_URL"})
-"""Environment variables of client commands, which are not settings although they begin with ``WARMGATE_``."""
+"""Environment variables for client commands. They are not settings, although they begin with ``WARMGATE_``."""
 _NAMING = re.compile(rf"{PREFIX}\w+__SECRET_ENV")
 _USUAL = re.compile(r"[A-Z_][A-Z0-9_]*")
-"""Pattern of common variable names, which hardly any secret matches."""
+"""Pattern for common names of variables, which almost no secret matches."""
 
 
 def reserved(data: Any, environ: Mapping[str, str]) -> frozenset[str]:
@@ -22,7 +22,7 @@ def reserved(data: Any, environ: Mapping[str, str]) -> frozenset[str]:
 
 
 def resolve(data: Any, environ: Mapping[str, str]) -> tuple[dict[Place, str], list[str]]:
-    """Insert the secrets into the groups of *data* that name an environment variable.
+    """Insert the secrets into those groups of *data* that name an environment variable.
 
     Returns the variable of each inserted secret, by its place, and an error message for each missing secret.
     """
@@ -41,12 +41,12 @@ def resolve(data: Any, environ: Mapping[str, str]) -> tuple[dict[Place, str], li
 
 
 def _shown(variable: str) -> str:
-    """Return *variable* for an error message, or a placeholder if it may be the secret itself."""
+    """Return *variable* for an error message, or a placeholder if it could be the secret itself."""
     return variable if _USUAL.fullmatch(variable) else "a variable"
 
 
 def _naming(data: Any, place: Place = ()) -> Iterator[tuple[Place, dict[str, Any]]]:
-    """Yield each group in *data* that names a secret's environment variable, with its place."""
+    """Yield each group in *data* that names an environment variable for a secret, with the group's place."""
     if isinstance(data, dict):
         if isinstance(data.get("secret_env"), str):
             yield place, data

@@ -1,4 +1,4 @@
-"""Loading of settings from one YAML file, and from `WARMGATE_*` environment variables that override the file.
+"""Read settings from one YAML file, and from `WARMGATE_*` environment variables that override the file.
 
 Only this module reads environment variables. All other modules get plain values.
 """
@@ -32,7 +32,7 @@ def environment() -> Mapping[str, str]:
 
 
 def load(path: Path | None, environ: Mapping[str, str], *, warn: Callable[[str], object] | None = None) -> Settings:
-    """Return the settings in the file at *path*, if any, overridden by the `WARMGATE_*` variables of *environ*.
+    """Return the settings in the file at *path*, if any, overridden by the `WARMGATE_*` variables in *environ*.
 
     *warn* is called with a warning for each setting that is deprecated or has no effect.
 
@@ -45,7 +45,7 @@ def load(path: Path | None, environ: Mapping[str, str], *, warn: Callable[[str],
 def build(
     data: Mapping[str, Any], environ: Mapping[str, str], *, warn: Callable[[str], object] | None = None
 ) -> Settings:
-    """Return the settings in *data*, the content of a settings file, overridden by the `WARMGATE_*` variables of
+    """Return the settings in *data* (the content of a settings file), overridden by the `WARMGATE_*` variables in
     *environ*.
 
     *warn* is called with a warning for each setting that is deprecated or has no effect.
@@ -99,11 +99,11 @@ def masked(settings: Settings) -> str:
 
 
 _password = re.compile(r"(?<=://)[^@/?]*(?=@)|(?<=password=)[^&]*")
-"""Pattern of the password in a Redis URL: before the host, or as an option."""
+"""Pattern for the password in a Redis URL, which is in front of the host or in an option."""
 
 
 def _put(data: dict[str, Any], place: Place, value: Any) -> str | None:
-    """Set *value* at *place* in *data*, creating missing groups. Return the reason if that is impossible, else None."""
+    """Set *value* at *place* in *data*, and create missing groups. Return the reason if this is impossible, or None."""
     node: Any = data
     for depth, (step, following) in enumerate(pairwise(place), start=1):
         child = _child(node, step)

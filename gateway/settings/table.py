@@ -1,4 +1,4 @@
-"""Settings table of the documentation: its rows, and the groups that docs/reference/settings.md shows."""
+"""Table of the settings for the documentation, with its rows and groups, as shown in docs/reference/settings.md."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ from gateway.settings.schema import Settings
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """One row of the settings table. An entry of a list has ``[]`` in *path* and 0 in *variable*."""
+    """Row of the settings table. An entry of a list has ``[]`` in *path* and 0 in *variable*."""
 
     path: str
     variable: str
@@ -25,7 +25,7 @@ class SettingRow:
 
 @dataclass(frozen=True, slots=True)
 class SettingGroup:
-    """A group of settings with those that it contains directly. An entry of a list has ``[]`` in *path*."""
+    """Group with the settings that it directly contains. An entry of a list has ``[]`` in *path*."""
 
     path: str
     description: str
@@ -38,7 +38,7 @@ def describe() -> list[SettingRow]:
 
 
 def groups() -> list[SettingGroup]:
-    """Return the groups that directly contain settings, each with its settings, in the order of the settings file."""
+    """Return the groups that directly contain settings, each with these settings, in the order of the settings file."""
     return [group for group in _groups(Settings.model_fields, ()) if group.rows]
 
 

@@ -55,12 +55,12 @@ class DestinationSettings(Group):
 
     @property
     def _is_needed(self) -> bool:
-        """Whether the settings require the address of a receiver."""
+        """Whether the address of a receiver must be set."""
         return True
 
     @property
     def sent_headers(self) -> Mapping[str, str]:
-        """HTTP headers for the receiver, including the one that carries the secret."""
+        """HTTP headers for the receiver, including the header with the secret."""
         headers = {name: value.get_secret_value() for name, value in self.headers.items()}
         if self.secret is None:
             return headers

@@ -1,4 +1,4 @@
-"""Settings from environment variables: the gateway's own variables, and those of AWS and Kubernetes as defaults."""
+"""Settings from environment variables: the gateway's own variables and, as defaults, those of AWS and Kubernetes."""
 
 import re
 from collections.abc import Collection, Mapping
@@ -27,7 +27,7 @@ _AWS: Final[dict[tuple[str, str], tuple[str, ...]]] = {
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """A value for the setting at *place*, taken from the environment variable *variable*."""
+    """Value for the setting at *place* from the environment variable *variable*."""
 
     place: Place
     variable: str
@@ -57,7 +57,7 @@ def overrides(environ: Mapping[str, str], others: Collection[str] = frozenset())
 
 
 def aws_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
-    """Return the settings in the variables of AWS's own tools that *data* does not set."""
+    """Return the settings in the variables of AWS's own tools, except those that *data* already sets."""
     found = []
     for (group, name), variables in _AWS.items():
         given = data.get(group)
@@ -70,7 +70,7 @@ def aws_defaults(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Ov
 
 
 def cluster_default(data: Mapping[str, Any], environ: Mapping[str, str]) -> list[Override]:
-    """Return the address of the API server that Kubernetes sets in every pod, if *data* does not set an address.
+    """Return the API server's address, which Kubernetes sets in every pod, unless *data* already sets an address.
 
     This address works without DNS, unlike the name ``kubernetes.default.svc``.
     """
@@ -90,7 +90,7 @@ def _is_service_link(variable: str, text: str) -> bool:
 
 
 def _value(text: str, annotation: Any) -> Any:
-    """Return the value of a setting from *text*. Text settings use *text* unchanged, others parse it as YAML."""
+    """Return the value of a setting from *text*. Settings of type text use it unchanged, others parse it as YAML."""
     if not is_text(annotation):
         return parse(text)
     return None if is_optional(annotation) and text in ("", "~", "null") else text

@@ -13,11 +13,11 @@ from gateway.settings.models import ModelSettings, WorkerSettings
 from gateway.settings.yaml_file import parse, where_and_why
 
 _PLACE: Place = ("models", 0)
-"""Place of the workers in the settings. Error messages about a workers file omit it."""
+"""Place of the workers in the settings. Error messages about a workers file omit this place."""
 
 
 def workers_in(content: bytes, path: Path) -> tuple[WorkerSettings, ...]:
-    """Return the workers listed in *content*, which was read from the file *path*.
+    """Return the workers listed in *content*, which is the content of the file *path*.
 
     Raises:
         SettingsError: if the file is invalid, with an error message for each fault. An empty file is invalid,

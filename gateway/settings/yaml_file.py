@@ -1,4 +1,4 @@
-"""YAML files with exact error positions. Error messages have line and column, but no text that may be a secret."""
+"""YAML files with exact error positions. Error messages have line and column, but no text that could be a secret."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ from gateway.settings.faults import SettingsError, kind_of
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML loader that rejects repeated keys, for which PyYAML silently uses the last value."""
+    """YAML loader that rejects repeated keys. In contrast, PyYAML silently uses the last value of a repeated key."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -26,7 +26,7 @@ class _KeyTwice(yaml.MarkedYAMLError):
 
 
 def read(path: Path) -> dict[str, Any]:
-    """Return the mapping in the file at *path*, which is empty for an empty file.
+    """Return the mapping in the file at *path*. An empty file gives an empty mapping.
 
     Raises:
         SettingsError: if the file cannot be read, is not YAML, or does not contain a mapping.
@@ -66,7 +66,7 @@ def parse(text: str) -> Any:
 
 
 def where_and_why(fault: yaml.YAMLError, text: str) -> str:
-    """Return the line, column and reason of *fault* in *text*, without any text that may be a secret."""
+    """Return the line, column and reason of *fault* in *text*, without any text that could be a secret."""
     if isinstance(fault, yaml.reader.ReaderError):
         before = text[: fault.position]
         return f"line {before.count(chr(10)) + 1}, column {fault.position - before.rfind(chr(10))}: control character"

@@ -1,4 +1,4 @@
-"""A lock file that allows only one process at a time to use a data file."""
+"""Lock file that allows only one process at a time to use a data file."""
 
 import fcntl
 import os
@@ -10,7 +10,7 @@ class FileTaken(Exception):
 
 
 class FileLock:
-    """Lock file next to *path*, held until `release`. The kernel also releases the lock when the process ends.
+    """Lock on a file next to *path*, held until `release`. The kernel also releases the lock when the process ends.
 
     Raises:
         FileTaken: if another process holds the lock.
@@ -26,5 +26,5 @@ class FileLock:
             raise FileTaken(path.name) from None
 
     def release(self) -> None:
-        """Release the file lock. Call this method only once."""
+        """Release the lock on the file. Call this method only once."""
         os.close(self._descriptor)

@@ -1,4 +1,4 @@
-"""Short descriptions of Redis failures, taken from a closed set of texts.
+"""Short descriptions of Redis failures, taken from a fixed set of texts.
 
 Error texts of Redis are never copied, because they may contain addresses, passwords or command arguments.
 """
@@ -33,7 +33,7 @@ _CODES = {"MISCONF": "the server cannot write to its disk"}
 
 
 def reason_of(fault: BaseException, timeout_s: float) -> str:
-    """Return why Redis did not reply, as the end of a sentence. *timeout_s* is the query timeout in seconds."""
+    """Return the reason why Redis did not reply, as the end of a sentence. *timeout_s* is the query timeout."""
     if isinstance(fault, (TimeoutError, RedisTimeout)):
         return f"no answer within {timeout_s:g} s (store.timeout_s)"
     for kind, words in _UNAVAILABLE:
@@ -44,7 +44,7 @@ def reason_of(fault: BaseException, timeout_s: float) -> str:
 
 
 def refusal_of(fault: ResponseError) -> str:
-    """Return why Redis rejected a command, as the end of a sentence. *fault* is the error reply."""
+    """Return the reason why Redis rejected a command, as the end of a sentence. *fault* is the error reply."""
     for kind, words in _REFUSALS:
         if isinstance(fault, kind):
             return words
@@ -69,7 +69,7 @@ def _text_reason(fault: BaseException) -> str | None:
 
 
 def _chain(fault: BaseException) -> Iterator[BaseException]:
-    """Yield *fault*, then the exceptions that caused it, outermost first."""
+    """Yield *fault* and then the exceptions that caused it, outermost first."""
     each: BaseException | None = fault
     while each is not None:
         yield each

@@ -1,4 +1,4 @@
-"""Connection to Redis or Valkey. A timeout and a circuit breaker prevent a store that hangs from blocking requests.
+"""Connection to Redis or Valkey. A timeout and a circuit breaker prevent a hanging store from blocking requests.
 
 1. A query takes at most `store.timeout_s` (0.5 s), including the connection and the handshake.
 2. A query is sent once. The caller decides whether to repeat it.
@@ -25,26 +25,26 @@ from gateway.storage.reasons import reason_of, refusal_of
 T = TypeVar("T")
 
 TIMEOUT_S = 0.5
-"""Seconds until a Redis query times out. A nearby store replies in 1 ms; the first query takes six round trips."""
+"""Seconds until a Redis query times out. A nearby store replies in 1 ms, and the first query takes six round trips."""
 FAILURES = 3
-"""Consecutive failed queries after which the circuit breaker opens."""
+"""Number of consecutive failed queries after which the circuit breaker opens."""
 OPEN_S = 1.0
 """Maximum seconds between two probes of an unavailable store."""
 FIRST_PROBE_S = 0.05
 """Seconds until the first probe of an unavailable store. The interval doubles after each probe, up to `OPEN_S`."""
 CONNECTIONS = 64
-"""Maximum connections to one Redis server; further queries wait.
+"""Maximum number of connections to one Redis server. Further queries wait.
 
 This is ample, because a round trip takes about 0.2 ms.
 """
 
 
 class StoreRefuses(StoreUnavailable):
-    """The store replied with an error, such as read-only, out of memory or no permission."""
+    """The store replied with an error, because it is read-only or out of memory or denies permission."""
 
 
 class RedisLink:
-    """Runs Redis queries with a timeout, and fails them at once while the circuit breaker is open."""
+    """Link that runs Redis queries with a timeout. While the circuit breaker is open, queries fail at once."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class RedisLink:
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
-        """Wrap *client*, which `aclose` closes.
+        """Create a link that uses *client*. The method `aclose` closes the client.
 
         Each query may take *timeout_s* seconds; the breaker uses *clock* and *sleep*.
         """
@@ -67,16 +67,16 @@ class RedisLink:
         self._is_probing = False
         self._is_lost = asyncio.Event()
         self._message = ""
-        """Error message of the last failed query."""
+        """Error message of the Redis query that failed last."""
 
     @property
     def timeout_s(self) -> float:
-        """Seconds until a query times out."""
+        """Seconds until a Redis query times out."""
         return self._timeout_s
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether the last query failed."""
+        """Whether the last Redis query failed."""
         return self._failures > 0
 
     async def ask(self, query: Callable[["Redis"], Awaitable[T]]) -> T:
@@ -103,7 +103,7 @@ class RedisLink:
         return not self.is_unavailable
 
     async def run(self) -> None:
-        """Probe the store while it is unavailable, so that recovery is detected without traffic.
+        """Probe the store while it is unavailable, so that its recovery is detected without traffic.
 
         Runs until cancelled.
         """
@@ -146,12 +146,12 @@ class RedisLink:
 
 
 def store_unavailable(fault: Exception, timeout_s: float = TIMEOUT_S) -> StoreUnavailable:
-    """Return an error which says that the store does not answer, with the reason derived from *fault*."""
+    """Return an error that says that the store does not answer. *fault* determines the reason in it."""
     return StoreUnavailable(f"The store does not answer: {reason_of(fault, timeout_s)}", retry_after_s=OPEN_S)
 
 
 def redis_link(url: str, *, timeout_s: float = TIMEOUT_S) -> RedisLink:
-    """Return a link to the Redis server at *url*, which may be unavailable. `redis_client` describes the URL format."""
+    """Return a link to the Redis server at *url*, which can be unavailable. `redis_client` describes the URL format."""
     return RedisLink(redis_client(url, timeout_s=timeout_s), timeout_s=timeout_s)
 
 

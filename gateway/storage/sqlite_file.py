@@ -1,4 +1,4 @@
-"""One SQLite file in WAL mode with a dedicated thread, so that disk access never blocks the event loop.
+"""SQLite file in WAL mode with a dedicated thread, so that disk access never blocks the event loop.
 
 The schema version is stored as ``PRAGMA user_version`` (https://www.sqlite.org/pragma.html#pragma_user_version), in the
 same transaction as the tables. Version 0 means a new file, or a file from a release without schema versions.
@@ -21,27 +21,27 @@ T = TypeVar("T")
 MEMORY = Path(":memory:")
 
 Migration = Callable[[sqlite3.Connection], None]
-"""Function that upgrades a file to the next schema version, inside the open transaction."""
+"""Function that upgrades the file to the next schema version, inside the open transaction."""
 
 BUSY_S = 5.0
-"""Seconds to wait for another process, such as a command that creates a key, to unlock the file."""
+"""Seconds to wait until another process, such as a command that creates a key, unlocks the file."""
 ATTEMPTS = 100
-"""Attempts within `BUSY_S` at an operation for which SQLite does not wait."""
+"""Number of attempts within `BUSY_S` at an operation for which SQLite itself does not wait."""
 FREE_SHARE = 0.25
-"""Fraction of free pages above which a file is compacted. Fewer free pages are kept for the data of the next days."""
+"""Fraction of free pages above which the file is compacted. Fewer free pages are kept for the data of the next days."""
 KEPT_PAGES = 1000
-"""Number of free pages (4 MB) that a file may always keep."""
+"""Number of free pages (4 MB) that the file is always allowed to keep."""
 
 
 _FILE_ERRORS = (sqlite3.OperationalError, sqlite3.DatabaseError)
-"""Errors caused by the file: locked, full, read-only, malformed or not a database.
+"""Errors caused by the file, which is locked, full, read-only, malformed or not a database.
 
 Subclasses are programming errors.
 """
 
 
 class SqliteFile:
-    """Runs functions one at a time with a connection to the file. Committed data survives if the process is killed.
+    """Connection to the file that runs functions one at a time. Committed data survives if the process is killed.
 
     A new file is readable only by its owner, because it contains key digests. With the path `MEMORY`, the data is lost
     when the object is closed.
@@ -62,7 +62,7 @@ class SqliteFile:
         return self._path
 
     async def run(self, act: Callable[[sqlite3.Connection], T]) -> T:
-        """Run *act* in a transaction and return its result. If *act* raises, the transaction is rolled back.
+        """Run the function *act* in a transaction and return its result. If *act* raises, roll the transaction back.
 
         If the caller is cancelled, *act* may still run, and its result is discarded.
 
@@ -82,7 +82,7 @@ class SqliteFile:
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._compact)
 
     def check_place(self) -> None:
-        """Check that the path still leads to the open file. Call this only from a function that `run` executes.
+        """Raise an error unless the path leads to the open file. Call this only from a function that `run` executes.
 
         Raises:
             StoreUnfit: if the file was removed or replaced.
@@ -170,7 +170,7 @@ def schema_version(connection: sqlite3.Connection) -> int:
 
 
 def migrate(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> int:
-    """Run the *migrations* that have not been applied to the file, and return its previous schema version.
+    """Run those of *migrations* that have not been applied to the file, and return the previous schema version.
 
     Raises:
         StoreUnfit: if a later release of Warmgate wrote the file, which then stays unchanged.
@@ -204,7 +204,7 @@ def _place_of(path: Path) -> tuple[int, int] | None:
 
 
 def _into_wal(connection: sqlite3.Connection) -> None:
-    """Switch the file to WAL mode. Retry while another process does the same, because SQLite does not wait for it."""
+    """Switch the file to WAL mode. Retry while another process does the same, because SQLite does not wait for this."""
     for attempt in range(ATTEMPTS):
         try:
             connection.execute("PRAGMA journal_mode=WAL")

@@ -1,11 +1,11 @@
-"""Change detection for a file that other programs write."""
+"""Detection of changes of a file that other programs write."""
 
 import hashlib
 from pathlib import Path
 
 
 class WatchedFile:
-    """Detects when the content at a file path changes.
+    """Detector of changes of the content at a file path.
 
     Every kind of change is detected: writing in place, replacing the file by a rename, or switching a symbolic link in
     its path, as Kubernetes does for a ConfigMap. A new modification time with the same content is not a change.
@@ -17,7 +17,7 @@ class WatchedFile:
         self._seen: bytes | None = None
 
     def note(self) -> None:
-        """Mark the present content of the file as known. Call this before reading the file."""
+        """Remember the current content of the file as known. Call this before reading the file."""
         self._known = self._seen = _fingerprint(self.path)
 
     def has_changed(self) -> bool:
@@ -36,7 +36,7 @@ class WatchedFile:
 
 
 def _fingerprint(path: Path) -> bytes | None:
-    """Return a digest of the content, or None if *path* is not a regular file.
+    """Return a digest of the file's content, or None if *path* is not a regular file.
 
     Reading a pipe would consume its content.
     """

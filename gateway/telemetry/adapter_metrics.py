@@ -1,4 +1,4 @@
-"""Metrics of LoRA adapters: workers that have them loaded, load times, and loads by result."""
+"""Metrics about LoRA adapters: workers that have loaded them, load times, and number of loads by result."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Metrics of the gateway's view of KV caches: event streams of engines, the index of reported blocks, and exact
+"""Metrics about the gateway's knowledge of KV caches: event streams of engines, the index of reported blocks, and exact
 tokens.
 """
 
@@ -17,7 +17,7 @@ from gateway.workers.kv_events.feed import Trust
 
 
 class StreamStates(Protocol):
-    """The event streams that the gateway follows (see `gateway.workers.event_subscriptions.EventSubscriptions`)."""
+    """Event streams that the gateway follows (see `gateway.workers.event_subscriptions.EventSubscriptions`)."""
 
     def subjects(self) -> Collection[WorkerId]: ...
 
@@ -61,7 +61,7 @@ class CacheCollector(Collector):
         yield self._exact_prompts()
 
     def _states(self) -> Metric:
-        """Return the stream state of each followed worker, including workers whose stream is not known yet."""
+        """Return the state of each followed worker's event stream, including workers whose stream is not known yet."""
         family = GaugeMetricFamily(
             "warmgate_kv_stream_state",
             "1 for the state of an engine's event stream: live, catching_up, stale, untrusted.",
@@ -155,5 +155,5 @@ def _counts(stream: StreamCounters) -> Mapping[str, Mapping[str, int]]:
 
 
 def _plain(counts: Mapping[Any, int]) -> dict[str, int]:
-    """Return *counts* with the kinds as strings."""
+    """Return *counts* with the kinds converted to strings."""
     return {str(kind): count for kind, count in counts.items()}

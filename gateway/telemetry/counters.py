@@ -7,7 +7,7 @@ from gateway.proxy.completed_requests import CompletedRequest
 from gateway.proxy.exchange import Exchange
 
 UNKNOWN: Final = "unknown"
-"""Value of the label ``model`` for requests for a model that is not configured."""
+"""Value of the metric label ``model`` for requests for a model that is not configured."""
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 20, 40, 80, 160, 320)
 _TOKEN_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1)
@@ -34,13 +34,13 @@ class Histogram:
         self.total += value
 
     def cumulative(self) -> list[tuple[str, float]]:
-        """Return the buckets in Prometheus's format, where each bucket counts all values up to its bound."""
+        """Return the buckets in Prometheus's format, in which each bucket counts all values up to its upper bound."""
         bounds = [*(str(bound) for bound in self.bounds), "+Inf"]
         return list(zip(bounds, itertools.accumulate(self.counts), strict=True))
 
 
 class RequestCounters:
-    """Counters of one model's requests.
+    """Counters for the requests of one model.
 
     They are plain numbers because only one thread counts. The counters of Prometheus's client library take a lock each,
     and a dozen per request took a tenth of the gateway's time.
@@ -55,13 +55,11 @@ class RequestCounters:
         self.continued = 0
         self.fallbacks = 0
         self.prefills: dict[str, int] = {}
-        """Number of prompts by the place where they were prefilled, for requests that allow a separate prefill
-        worker.
-        """
+        """Number of prompts by the place of their prefill, for requests that allow a separate prefill worker."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
         self.predicted_tokens = 0
-        """Prompt tokens that were predicted to be cached, for requests whose engine reported cached tokens."""
+        """Number of prompt tokens predicted to be cached, for requests whose engine reported cached tokens."""
         self.completion_tokens = 0
         self.ttft = Histogram(_SECONDS)
         self.tpot = Histogram(_TOKEN_SECONDS)
@@ -118,7 +116,7 @@ class CountersByModel:
 
 
 class TeamCounters:
-    """Counters of one team's requests."""
+    """Counters for the requests of one team."""
 
     def __init__(self) -> None:
         self.requests: dict[int, int] = {}
@@ -129,10 +127,10 @@ class TeamCounters:
         self.cached_tokens = 0
         self.completion_tokens = 0
         self.workers_usd = 0.0
-        """Cost in US dollars of requests served by workers."""
+        """Cost of requests in US dollars that workers answered."""
         self.fallback_usd = 0.0
         self.saved_usd = 0.0
-        """Cost in US dollars avoided by cached tokens."""
+        """Cost in US dollars that cached tokens have saved."""
 
     def observe(self, ending: CompletedRequest) -> None:
         exchange = ending.exchange

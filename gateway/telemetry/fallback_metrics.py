@@ -1,4 +1,4 @@
-"""Metrics of fallbacks: requests, skips, cost, and the health of fallback targets.
+"""Metrics about fallbacks: requests, skips, cost, and the health of fallback targets.
 
 Counts are by model and backend. Target health is by backend only, because models share targets. If two targets have the
 same id (a Bedrock model in two regions), the less healthy one is shown.
@@ -14,8 +14,8 @@ from gateway.backends.fallbacks.target import Target
 
 
 class FallbackMetrics(Collector):
-    """Prometheus collector that reads the fallbacks of all models at every scrape. *clock* must be the clock of the
-    fallbacks.
+    """Prometheus collector that reads the fallbacks of all models at every scrape. *clock* must be the fallbacks'
+    clock.
     """
 
     def __init__(self, by_model: Callable[[], Iterable[Fallbacks]], *, clock: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""Measurement of the event loop's lag, which delays every request on this gateway."""
+"""Measurement of the event loop's lag, which delays every request on the gateway."""
 
 import asyncio
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""Prometheus metrics of requests and workers. Every label has few values, such as models, workers, statuses and
+"""Prometheus metrics about requests and workers. Every label has few values, such as models, workers, statuses and
 reasons.
 """
 
@@ -14,7 +14,7 @@ from gateway.telemetry.counters import CountersByModel, Histogram, RequestCounte
 
 
 class Metrics:
-    """Registry of all Prometheus metrics, and an `Observer` that counts completed requests."""
+    """Registry of all Prometheus metrics, and an observer that counts completed requests."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -108,7 +108,7 @@ _HISTOGRAMS: tuple[tuple[str, str, Callable[[RequestCounters], Histogram]], ...]
 
 
 class StateCollector(Collector):
-    """Prometheus collector whose gauges read the current state at every scrape, so that no counting error can
+    """Prometheus collector whose gauges read the current state at every scrape, so that counting errors cannot
     accumulate.
     """
 

@@ -1,4 +1,4 @@
-"""Metrics of the process, with the standard names of Prometheus client libraries, and of the running build.
+"""Metrics about the process, with the standard names of Prometheus client libraries, and about the running build.
 
 prometheus-client counts file descriptors by listing them, which takes 9 ms per scrape with 10,000 connections. Linux
 6.2 and newer report the number directly (proc_pid_fd(5), `st_size`). On older kernels they are listed as well.
@@ -19,7 +19,7 @@ _PAGE_BYTES = resource.getpagesize()
 
 
 class ProcessMetrics(Collector):
-    """Processor time, memory and file descriptors of the process. Without Linux's `/proc` there are no metrics."""
+    """Processor time, memory and file descriptors of the process, only available with Linux's `/proc`."""
 
     def __init__(self, proc: Path = Path("/proc")) -> None:
         self._proc = proc
@@ -61,7 +61,7 @@ class ProcessMetrics(Collector):
 
 
 class BuildInfo(Collector):
-    """Constant metric with value 1 whose labels are the versions of the gateway and of Python."""
+    """Metric with the constant value 1, whose labels are the versions of the gateway and of Python."""
 
     def __init__(self) -> None:
         self._labels = (version("warmgate"), platform.python_version())

@@ -1,4 +1,4 @@
-"""Metrics of configuration reloads and of the workers found by discovery."""
+"""Metrics about configuration reloads and about the workers found by discovery."""
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
@@ -14,17 +14,17 @@ OUTCOMES: tuple[Outcome, ...] = ("applied", "unchanged", "refused")
 
 @dataclass(frozen=True, slots=True)
 class Reloaded:
-    """Outcome of one configuration reload."""
+    """Outcome of a configuration reload."""
 
     outcome: Outcome
     sentences: tuple[str, ...] = ()
-    """Errors because of which the new configuration was rejected."""
+    """Errors for which the new configuration was rejected."""
     needs_restart: tuple[str, ...] = ()
-    """Names of changed settings that take effect only after a restart."""
+    """Names of the changed settings that take effect only after a restart."""
 
 
 class Outcomes:
-    """Number of reloads by outcome, and whether the last one succeeded."""
+    """Number of configuration reloads by outcome, and whether the last one succeeded."""
 
     def __init__(self) -> None:
         self.counts: Counter[Outcome] = Counter()
@@ -36,7 +36,7 @@ class Outcomes:
 
 
 class Reloads(Collector):
-    """Outcomes of configuration reloads, and of discovery for each model."""
+    """Outcomes of configuration reloads, and of worker discovery for each model."""
 
     def __init__(self, *, wall_clock: Callable[[], float]) -> None:
         """Create the metrics. *wall_clock* returns Unix seconds. The configuration at startup counts as applied."""
@@ -54,12 +54,12 @@ class Reloads(Collector):
             self._applied_at = self._wall_clock()
 
     def count_found(self, model: str, outcome: Outcome) -> None:
-        """Count one discovery result for *model*, if discovery is tracked for that model."""
+        """Count one discovery result for *model*, if discovery for this model is tracked."""
         if model in self._found:
             self._found[model].count(outcome)
 
     def follow(self, models: Collection[str]) -> None:
-        """Track discovery results for *models* only from now on."""
+        """Track discovery results only for *models* from now on."""
         self._found = {model: self._found.get(model) or Outcomes() for model in models}
 
     def collect(self) -> Iterator[Metric]:

@@ -19,7 +19,7 @@ _log = logging.getLogger(__name__)
 _NULL: Final = "null"
 _SOURCES: Final[dict[str | None, str]] = {None: _NULL, **{source: f'"{source}"' for source in get_args(Source)}}
 _AS_A_RULE: Final = ',"guardrails":[],"error":null,"trace_id":null,"estimated_tokens":null'
-"""End of a request log line without guardrails, error, trace id and estimated tokens."""
+"""End of a line in the request log that has no guardrails, error, trace id and estimated tokens."""
 
 
 class Sink(Protocol):
@@ -31,18 +31,18 @@ class Sink(Protocol):
 
 
 class FieldGroup:
-    """Log fields that rarely change between requests, whose JSON text is cached. The text begins with a comma."""
+    """Log fields that rarely change between requests, so their JSON text is cached. The text begins with a comma."""
 
     __slots__ = ("_kept", "_most", "_names")
 
     def __init__(self, *names: str, most: int = 2048) -> None:
-        """Cache the JSON of at most *most* combinations of values. The cache is cleared when it is full."""
+        """Cache the JSON of at most *most* combinations of values. A full cache is cleared."""
         self._names = names
         self._kept: dict[tuple[object, ...], str] = {}
         self._most = most
 
     def cached(self, values: tuple[object, ...]) -> str:
-        """Return the JSON of *values*, which must be in the order of the field names. The result is cached."""
+        """Return the JSON of *values*, which are in the order of the field names. The result is cached."""
         kept = self._kept.get(values)
         if kept is None:
             if len(self._kept) >= self._most:
@@ -56,7 +56,7 @@ class FieldGroup:
 
 
 class RequestLog:
-    """Writes request log lines to *sink*. An `Observer` of completed requests. *wall_clock* returns Unix seconds.
+    """Observer of completed requests that writes their log lines to *sink*. *wall_clock* returns Unix seconds.
 
     Each line is assembled from cached parts, because encoding all thirty fields takes twice as long and most of them
     repeat.
@@ -73,7 +73,7 @@ class RequestLog:
         self._date = ""
 
     def observe(self, completed: list[CompletedRequest]) -> None:
-        """Write the log lines of *completed* requests with one system call."""
+        """Write the log lines for *completed* requests with one system call."""
         time = self._time()
         lines = [self._line(time, ending) for ending in completed]
         lines.append("")
@@ -158,7 +158,7 @@ class RequestLog:
 
 
 def _escaped(request_id: bytes) -> str:
-    """Return *request_id* escaped for JSON. It is printable (see `request_id_of`), so few characters need escaping."""
+    """Return *request_id* escaped for JSON. It is printable (see `request_id_of`), so few characters need an escape."""
     name = request_id.decode("ascii")
     if '"' in name or "\\" in name:
         return msgspec.json.encode(name)[1:-1].decode()

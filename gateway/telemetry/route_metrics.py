@@ -1,4 +1,4 @@
-"""Metrics of routes: the models that they chose, and their configured traffic shares."""
+"""Metrics about routes: the models that they chose, and their configured traffic shares."""
 
 from collections.abc import Iterator
 

@@ -1,4 +1,4 @@
-"""Metrics of the store for keys and usage: its availability, and usage entries waiting to be written."""
+"""Metrics about the store for keys and usage: its availability, and the usage entries that wait to be written."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol, get_args
@@ -13,7 +13,7 @@ UNFIT = frozenset(get_args(UnfitState))
 
 
 class Ledger(Protocol):
-    """Usage entries waiting to be written (see `gateway.tenancy.quota.quota_store.QuotaStore`)."""
+    """Interface to the usage entries that wait to be written (see `gateway.tenancy.quota.quota_store.QuotaStore`)."""
 
     @property
     def waiting_entries(self) -> int: ...
@@ -23,9 +23,7 @@ class Ledger(Protocol):
 
 
 class StoreMetrics(Collector):
-    """Prometheus collector for the store. *keys_are_stale* returns True while changes to keys and teams do not
-    arrive.
-    """
+    """Prometheus collector for the store. *keys_are_stale* returns True while changes to keys do not arrive."""
 
     def __init__(self, ledger: Ledger, *, keys_are_stale: Callable[[], bool], state: Callable[[], StoreState]) -> None:
         self._ledger = ledger

@@ -1,4 +1,4 @@
-"""Metrics of teams: requests, tokens, cost, and requests rejected by limits.
+"""Metrics about teams: requests, tokens, cost, and requests that limits rejected.
 
 Teams are few enough for metric labels. Usage by key, user and project is in the ledger.
 """
@@ -14,7 +14,7 @@ from gateway.tenancy.quota.soft_budgets import SoftBudgetStatus
 
 
 class TeamMetrics(Collector):
-    """Prometheus collector for teams, and an `Observer` of completed requests.
+    """Prometheus collector for teams, and an observer of completed requests.
 
     *is_degraded* returns True while limits are enforced without the store. *budgets* returns the status of the budgets
     of teams and keys, *soft_budgets* that of budgets that only warn.
@@ -80,7 +80,7 @@ class TeamMetrics(Collector):
 
 
 def _of_budgets(statuses: Sequence[BudgetStatus]) -> Iterator[Metric]:
-    """Yield the limit and use of each budget, as two gauges for teams and two for keys."""
+    """Yield the limit and use of each budget, as two gauges for teams and two gauges for keys."""
     of_teams = GaugeMetricFamily(
         "warmgate_team_budget_limit_usd",
         "Budget limit of a team for the period in US dollars.",
@@ -112,7 +112,7 @@ def _of_budgets(statuses: Sequence[BudgetStatus]) -> Iterator[Metric]:
 
 
 def _of_soft_budgets(statuses: Sequence[SoftBudgetStatus]) -> Metric:
-    """Return the use of soft budgets by team and label. Key and model names would give too many label values."""
+    """Return the use of soft budgets by team and label. Names of keys and models would give too many label values."""
     family = GaugeMetricFamily(
         "warmgate_team_soft_budget_used_ratio",
         "Used fraction of a team's soft budget. Of several with the same label, the highest is shown.",

@@ -1,4 +1,4 @@
-"""Recent traffic of each model and worker, for the diagnosis: spread of requests, short prompts, buffered streams."""
+"""Recent traffic of each model and worker, for a diagnosis of uneven load, short prompts and buffered streams."""
 
 from collections import deque
 
@@ -8,46 +8,46 @@ from gateway.proxy.exchange import Exchange
 RECENT_REQUESTS = 1000
 RECENT_STREAMS = 50
 JUDGED_EVENTS = 16
-"""Events from which the pace of a stream is judged. A tool call that a parser holds back has few events."""
+"""Number of events from which the pace of a stream is judged. A tool call that a parser holds back has few events."""
 JUDGED_S = 0.1
-"""Shortest stream that is judged: a test engine may generate all tokens within milliseconds."""
+"""Duration of the shortest stream that is judged, in seconds. Test engines can generate all tokens in milliseconds."""
 GAP_S = 0.0003
-"""Time per event that no engine reaches for a single stream: 3,000 tokens per second."""
+"""Seconds per event that no engine reaches for a single stream, which corresponds to 3,000 tokens per second."""
 
 
 class WorkerTraffic:
-    """Requests that were sent to one worker."""
+    """Traffic counters for one worker."""
 
     def __init__(self) -> None:
         self.requests = 0
         self.at_once: deque[bool] = deque(maxlen=RECENT_STREAMS)
-        """Whether each recent stream arrived as a whole after a wait."""
+        """Whether each recent stream arrived all at once after a wait."""
 
 
 class ModelTraffic:
-    """Requests of one model for which a worker was chosen."""
+    """Traffic counters for the requests of one model for which a worker was chosen."""
 
     def __init__(self) -> None:
         self.short: deque[bool] = deque(maxlen=RECENT_REQUESTS)
-        """Whether the prompt of each recent request fills no block."""
+        """Whether each recent request has a prompt that fills no block."""
         self.prompt_tokens = 0
         self.cached_tokens = 0
-        """Reported by engines; *prompt_tokens* counts the same requests."""
+        """Number of cached tokens that engines reported. *prompt_tokens* counts the same requests."""
         self.workers: dict[str, WorkerTraffic] = {}
 
 
 class TrafficCounters:
-    """An `Observer` of completed requests."""
+    """Observer of completed requests that counts the traffic of models and workers."""
 
     def __init__(self) -> None:
         self._models: dict[str, ModelTraffic] = {}
 
     def of(self, model: str) -> ModelTraffic:
-        """Return the traffic of *model*, by its configured name."""
+        """Return the traffic counters of *model*, which is the configured name."""
         return self._models.get(model) or ModelTraffic()
 
     def observe(self, completed: list[CompletedRequest]) -> None:
-        """Count *completed*. O(requests), about a microsecond each."""
+        """Count the requests in *completed*. O(requests), about a microsecond each."""
         for ending in completed:
             exchange = ending.exchange
             if exchange.model is not None and exchange.strategy is not None:
@@ -75,7 +75,7 @@ class TrafficCounters:
 
 
 def came_at_once(exchange: Exchange, at: float) -> bool | None:
-    """Return whether the stream of *exchange*, which ended *at*, arrived as a whole; None: it is too short to judge."""
+    """Return whether the stream of *exchange*, which ended at *at*, arrived all at once, or None if it is too short."""
     sent_at, first_byte = exchange.sent_at, exchange.first_byte
     if sent_at is None or first_byte is None or exchange.continued:
         return None

@@ -20,31 +20,31 @@ from gateway.proxy.tracing.trace import Trace
 _log = logging.getLogger(__name__)
 
 MOST_WAITING = 4096
-"""Maximum number of queued traces. A trace without prompt and answer takes about 10 kB."""
+"""Maximum number of traces in the queue. A trace without prompt and answer takes about 10 kB."""
 MAX_CONTENT_BYTES = 64 * 2**20
-"""Maximum size in bytes of prompts and answers in the queue. Traces above this limit are dropped."""
+"""Maximum total size in bytes of prompts and answers in the queue. Traces above this limit are dropped."""
 BATCH = 64
-"""Number of traces per request. With about ten spans each, they match the 512 spans of OpenTelemetry's own
+"""Number of traces per request. At about ten spans each, a batch matches the 512 spans of OpenTelemetry's own
 processor.
 """
 COLLECT_S = 1.0
-"""Seconds that the first trace of a batch waits for further traces."""
+"""Number of seconds for which the first trace of a batch waits for further traces."""
 GIVE_WAY_S = 0.001
 
 Outcome = Literal["sent", "dropped", "failed"]
 
 
 class CompletedTrace(msgspec.Struct, frozen=True):
-    """A completed request with its trace."""
+    """Completed request with its trace."""
 
     exchange: Exchange
     trace: Trace
     at: float
-    """Time at which the request ended, in monotonic seconds."""
+    """Time when the request ended, in monotonic seconds."""
 
 
 class Encodes(Protocol):
-    """Encodes batches of traces for a destination."""
+    """Encoder for batches of traces for a destination."""
 
     def spans(self, ended: CompletedTrace) -> list[Any]: ...
 
@@ -52,12 +52,10 @@ class Encodes(Protocol):
 
 
 class Sends(Protocol):
-    """Sends encoded batches of traces. Used by one thread only."""
+    """Sender of encoded batches of traces. Only one thread uses it."""
 
     def __call__(self, message: bytes, stop: threading.Event) -> str | None:
-        """Send *message*. Return None on success, or the reason for the failure. Must return quickly once *stop* is
-        set.
-        """
+        """Send *message*. Return None on success, or the reason for the failure. Once *stop* is set, return quickly."""
         ...
 
     def close(self) -> None: ...
@@ -76,7 +74,7 @@ class Delivery:
         max_content_bytes: int = MAX_CONTENT_BYTES,
         collect_s: float = COLLECT_S,
     ) -> None:
-        """Create a queue for the destination *name*, as shown in metrics and logs. The thread starts with the first
+        """Create a queue for the destination *name*, which metrics and logs show. The thread starts with the first
         trace.
         """
         self.name = name
@@ -96,7 +94,7 @@ class Delivery:
         """Number of traces by outcome."""
 
     def offer(self, ended: CompletedTrace) -> None:
-        """Add a trace to the queue, or drop it if the queue is full. Never waits. Must always be called from the same
+        """Add a trace to the queue, or drop it if the queue is full. Never waits. Always call this from the same
         thread.
         """
         if len(self._waiting) >= self._most_waiting or self._stop.is_set():
@@ -115,7 +113,7 @@ class Delivery:
             self._thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """Send queued traces for at most *timeout_s* seconds, and drop later ones. Blocks."""
+        """Send queued traces for at most *timeout_s* seconds, and drop the rest. This blocks the caller."""
         self._stop.set()
         self._is_there.set()
         if self._thread is not None:

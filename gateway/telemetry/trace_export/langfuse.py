@@ -1,4 +1,4 @@
-"""Langfuse-specific span attributes (``langfuse.*``), which Langfuse prefers over OpenTelemetry's standard attributes.
+"""Span attributes for Langfuse (``langfuse.*``), which Langfuse prefers to OpenTelemetry's standard attributes.
 
 The names are those of Langfuse's SDKs (langfuse-python 4, ``_client/attributes.py``). The request is the only
 observation of type generation, with tokens and cost. Its phases and attempts are spans.
@@ -13,11 +13,11 @@ from gateway.telemetry.trace_export.delivery import CompletedTrace
 from gateway.telemetry.trace_export.request_span import is_fault
 
 PATH = "/api/public/otel"
-"""URL path at which every Langfuse server receives OpenTelemetry data."""
+"""URL path at which Langfuse servers receive OpenTelemetry data."""
 
 
 def langfuse_attributes(ended: CompletedTrace) -> Attributes:
-    """Return the Langfuse attributes for the span of a request."""
+    """Return the Langfuse attributes for the main span of a request."""
     exchange, trace, labels = ended.exchange, ended.trace, ended.trace.labels
     attributes: Attributes = {"langfuse.observation.type": "generation"}
     texts = {
@@ -49,7 +49,7 @@ def langfuse_attributes(ended: CompletedTrace) -> Attributes:
 
 
 def _usage_details(ended: CompletedTrace) -> dict[str, int]:
-    """Return token counts by kind. The kinds must not overlap, because Langfuse adds them up."""
+    """Return token counts by kind. The kinds must not overlap, because Langfuse adds the counts up."""
     usage = ended.exchange.usage
     assert usage is not None
     cached = min(usage.cached_tokens or 0, usage.prompt_tokens)
@@ -58,7 +58,7 @@ def _usage_details(ended: CompletedTrace) -> dict[str, int]:
 
 
 def _moment(ended: CompletedTrace, at: float) -> str:
-    """Return the monotonic time *at* as an ISO 8601 timestamp in UTC."""
+    """Return the monotonic time *at* as a timestamp in ISO 8601 format, in UTC."""
     moment = datetime.fromtimestamp(ended.trace.wall_s + at - ended.trace.began, UTC)
     return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 

@@ -19,7 +19,7 @@ _CUT = "… [cut]"
 
 
 def input_messages(raw: bytes, most_bytes: int) -> str | None:
-    """Return the messages of the request body *raw* as JSON with about *most_bytes* of text at most, or None.
+    """Return the messages in the request body *raw* as JSON with at most about *most_bytes* of text, or None.
 
     O(bytes), because the whole body is decoded.
     """
@@ -28,7 +28,7 @@ def input_messages(raw: bytes, most_bytes: int) -> str | None:
 
 
 def output_messages(answer: bytes, most_bytes: int) -> str | None:
-    """Return the messages of the response as JSON. *answer* is the JSON or the stream that was sent, possibly
+    """Return the messages of the response as JSON. *answer* is the JSON or the stream that was sent, which can be
     incomplete.
     """
     if answer.lstrip().startswith(b"{"):
@@ -116,7 +116,7 @@ def _whole(body: dict[str, Any]) -> Iterator[Message]:
 
 
 def _streamed(events: Iterable[dict[str, Any]]) -> Iterator[Message]:
-    """Yield the messages of a stream, one per choice, with joined text. Only the names of tool calls are kept."""
+    """Yield the messages of a stream, one per choice, with joined text. Of tool calls, only the names are kept."""
     texts: dict[int, list[str]] = {}
     calls: dict[int, list[Part]] = {}
     finished: dict[int, Any] = {}
@@ -163,7 +163,7 @@ def _as_json(messages: Iterable[Message], most_bytes: int) -> str | None:
 
 
 def _within(parts: list[Part], left: int) -> tuple[list[Part], int]:
-    """Return as many of *parts* as fit into *left* bytes, and the number of bytes still free."""
+    """Return as many of *parts* as fit into *left* bytes, and the number of bytes that remain."""
     kept: list[Part] = []
     for part in parts:
         size = len(msgspec.json.encode(part))

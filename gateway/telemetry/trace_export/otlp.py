@@ -1,4 +1,4 @@
-"""Encoder of traces as OTLP protobuf messages (https://opentelemetry.io/docs/specs/otlp/).
+"""Encoder for traces as OTLP protobuf messages (https://opentelemetry.io/docs/specs/otlp/).
 
 This is the only module that needs the extra ``warmgate[otel]``. It is imported only if a destination for traces is
 configured.
@@ -24,7 +24,7 @@ from gateway.telemetry.trace_export.request_span import request_span
 
 SCOPE = "warmgate"
 SHORT = 64
-"""Maximum length in characters of attribute values that are cached."""
+"""Maximum length in characters of an attribute value in the cache."""
 _KINDS = {
     "internal": trace_pb2.Span.SPAN_KIND_INTERNAL,
     "server": trace_pb2.Span.SPAN_KIND_SERVER,
@@ -34,12 +34,12 @@ _OF_OTHERS = (
     *("warmgate.hit.", "warmgate.order.", "warmgate.expected.", "warmgate.load."),
     *("warmgate.reason", "warmgate.handover", "server.address", "server.port"),
 )
-"""Prefixes of attributes that describe cache contents and load of workers, which all teams share."""
+"""Prefixes of attributes that describe the cache contents and load of workers, which all teams share."""
 _IS_REMOTE_KNOWN, _IS_REMOTE = 0x100, 0x200  # SpanFlags of trace.proto, on whether the parent is another process's
 
 
 class Encoder:
-    """Encodes traces for one destination. *resource* describes the service and its environment."""
+    """Encoder of traces for one destination. *resource* describes the service and its environment."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Encoder:
         for_langfuse: bool = False,
         is_teams: bool = False,
     ) -> None:
-        """Create an encoder. *is_teams* marks the destination of a team, which must not see data of other teams."""
+        """Create an encoder. *is_teams* means that the destination is a team's and must not see other teams' data."""
         self._resource = Resource(attributes=_attributes(dict(resource)))
         self._scope = InstrumentationScope(name=SCOPE, version=version)
         self._with_content = with_content
@@ -58,7 +58,7 @@ class Encoder:
         self._is_teams = is_teams
 
     def spans(self, ended: CompletedTrace) -> list[Any]:
-        """Return all spans of one trace, the request's span first. About 20 us per span."""
+        """Return all spans of one trace, the main span of the request first. Takes about 20 us per span."""
         trace, root = ended.trace, request_span(ended)
         if self._for_langfuse:
             root.attributes |= langfuse_attributes(ended)
@@ -72,7 +72,7 @@ class Encoder:
         return encoded
 
     def message(self, spans: Iterable[Any]) -> bytes:
-        """Return *spans* as the body of a request to ``/v1/traces``."""
+        """Return a message that contains *spans*, as the body of a request to ``/v1/traces``."""
         scoped = trace_pb2.ScopeSpans(scope=self._scope, spans=spans)
         of_resource = trace_pb2.ResourceSpans(resource=self._resource, scope_spans=[scoped])
         data: bytes = ExportTraceServiceRequest(resource_spans=[of_resource]).SerializeToString()
@@ -101,8 +101,8 @@ class Encoder:
         return encoded
 
     def _visible(self, span: Span, ended: CompletedTrace) -> Attributes:
-        """Return the attributes of *span* that the destination may see. Attributes that reveal other teams' use go only
-        to the operator.
+        """Return the attributes of *span* that the destination is allowed to see. Only the operator sees attributes
+        about other teams.
         """
         if not self._is_teams or ended.exchange.shows_hits:
             return span.attributes
@@ -110,7 +110,7 @@ class Encoder:
 
 
 def rejected_spans(body: bytes) -> int:
-    """Return the number of spans that the receiver rejected, from its response to an accepted message."""
+    """Return the number of spans that the receiver rejected, according to its response to an accepted message."""
     try:
         answer = ExportTraceServiceResponse.FromString(body)
     except Exception:  # noqa: BLE001  # protobuf's own DecodeError; some servers answer 200 with JSON
@@ -133,8 +133,8 @@ def _content(ended: CompletedTrace, *, for_langfuse: bool) -> Attributes:
 
 
 def _nanoseconds(ended: CompletedTrace, at: float) -> int:
-    """Return the monotonic time *at* as Unix nanoseconds. It is added in two parts, because one float is only exact to
-    240 ns.
+    """Return the monotonic time *at* as Unix nanoseconds. The sum has two parts, because one float is only exact to 240
+    ns.
     """
     return int(ended.trace.wall_s * 1e9) + int((at - ended.trace.began) * 1e9)
 
@@ -152,8 +152,8 @@ def _attribute(name: str, value: Value) -> Any:
 
 
 _often = functools.lru_cache(maxsize=4096, typed=True)(_attribute)
-"""Cached version of `_attribute`, since most attribute values repeat and building one takes 3 us. Protobuf copies the
-result. *typed* keeps 1 and True apart.
+"""Cached version of `_attribute`, because most attribute values repeat and each takes 3 us. Protobuf copies the result.
+*typed* distinguishes 1 from True.
 """
 
 

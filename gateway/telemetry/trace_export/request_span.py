@@ -1,4 +1,4 @@
-"""The main span of a request, with OpenTelemetry's attribute names for generative AI and HTTP.
+"""Main span of a request, with OpenTelemetry's attribute names for generative AI and HTTP.
 
 The names follow ``opentelemetry-semantic-conventions`` 0.66b2, where those for generative AI are still experimental.
 Token counts and cost appear only on this span, so that sums over a trace count each request once.
@@ -24,25 +24,25 @@ _OPERATIONS: Mapping[str, str] = MappingProxyType(
     }
 )
 _PROVIDERS: Mapping[str, str] = MappingProxyType({"worker": "openai", "openai": "openai", "bedrock": "aws.bedrock"})
-"""Values of ``gen_ai.provider.name`` by kind of backend. The conventions have no name for self-hosted engines."""
+"""Values of ``gen_ai.provider.name`` by kind of backend. The standard defines no name for self-hosted engines."""
 _NOT_OURS = frozenset({"CallerGone", "Refused"})
-"""Error names for requests that failed neither because of the gateway nor because of a backend."""
+"""Names of errors that neither the gateway nor a backend caused."""
 
 
 def operation_of(path: str) -> str:
-    """Return ``gen_ai.operation.name`` for a request path. For other paths it is the last path segment."""
+    """Return ``gen_ai.operation.name`` for a request path. For unknown paths, it is the last path segment."""
     return _OPERATIONS.get(path) or path.rpartition("/")[2]
 
 
 def is_fault(exchange: Exchange) -> bool:
-    """Return True if the request failed because of the gateway or a backend, not because of the client."""
+    """Return whether the gateway or a backend caused the failure of the request, as opposed to the client."""
     if exchange.error is None or exchange.error in _NOT_OURS:
         return False
     return exchange.status >= 500 or exchange.status < 400
 
 
 def request_span(ended: CompletedTrace) -> Span:
-    """Return the main span of a completed request, which contains all its other spans."""
+    """Return the main span of a completed request, which contains all other spans."""
     exchange, trace = ended.exchange, ended.trace
     operation = operation_of(exchange.path)
     model = trace.model_asked or exchange.model

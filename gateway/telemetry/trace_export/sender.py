@@ -1,4 +1,4 @@
-"""Sends trace messages to an OTLP/HTTP endpoint.
+"""Sender of trace messages to an OTLP/HTTP endpoint.
 
 OpenTelemetry's SDK is not used, because its export blocks the event loop longer (benchmarks/results/trace_export.md).
 It would also send the operator's credentials from ``OTEL_EXPORTER_OTLP_HEADERS`` to the teams' destinations.
@@ -15,14 +15,14 @@ from gateway.backends.upstream.tls import accepting_missing_identifiers
 PATH = "/v1/traces"
 PROTOBUF = "application/x-protobuf"
 AGAIN = frozenset({429, 502, 503, 504})
-"""Response statuses after which a message may be sent again (OTLP specification, failures)."""
+"""HTTP statuses of responses after which a message can be sent again (OTLP specification, failures)."""
 PAUSES_S = (1.0, 2.0, 4.0)
-"""Seconds to wait before each retry, unless the response requests a longer wait."""
+"""Seconds to wait before each retry, unless the response asks for a longer wait."""
 LONGEST_PAUSE_S = 30.0
 
 
 class Sender:
-    """OTLP client for one endpoint, used by one thread. *rejected* counts the rejected spans in a response."""
+    """OTLP client for one endpoint, used by only one thread. *rejected* counts the rejected spans in a response."""
 
     def __init__(
         self,
@@ -33,7 +33,7 @@ class Sender:
         rejected: Callable[[bytes], int],
         pauses_s: tuple[float, ...] = PAUSES_S,
     ) -> None:
-        """Create a sender for *endpoint*, a URL without `PATH`. No I/O occurs before the first message."""
+        """Create a sender for *endpoint*, which is a URL without `PATH`. No I/O occurs before the first message."""
         self._url = endpoint.rstrip("/") + PATH
         self._headers = {"content-type": PROTOBUF, "content-encoding": "gzip", "user-agent": "warmgate", **headers}
         self._timeout_s = timeout_s
@@ -61,7 +61,7 @@ class Sender:
             self._client.close()
 
     def _try(self, body: bytes) -> tuple[str | None, float | None]:
-        """Send *body* once. Return the reason for a failure, and the minimum seconds before a retry or None if retrying
+        """Send *body* once. Return the reason for a failure, and the minimum seconds before a retry, or None if a retry
         is useless.
         """
         if self._client is None:  # here, as it reads certificates: some 50 ms that the event loop need not wait for
@@ -82,5 +82,5 @@ class Sender:
 
 
 def _seconds(text: str) -> float:
-    """Return the seconds in a ``retry-after`` header, or 0 if it contains a date."""
+    """Return the number of seconds in a ``retry-after`` header, or 0 if the header contains a date."""
     return float(text) if text.isdecimal() else 0.0

@@ -1,4 +1,4 @@
-"""Destinations of traces: one for the operator, and one for each team that has configured it."""
+"""Destinations of traces: one for the operator, and one for each team that has configured a destination."""
 
 import random
 from collections.abc import Callable, Iterator, Mapping
@@ -16,7 +16,7 @@ from gateway.telemetry.trace_export.langfuse import PATH as LANGFUSE_PATH
 OPERATOR = "operator"
 TEAM = "team:"
 CLOSE_S = 5.0
-"""Time limit in seconds for sending queued traces on shutdown, for all destinations together."""
+"""Maximum seconds for sending queued traces on shutdown, for all destinations together."""
 
 
 class TracesUnavailableError(Exception):
@@ -25,31 +25,31 @@ class TracesUnavailableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Receiver:
-    """An endpoint that receives traces."""
+    """Endpoint that receives traces."""
 
     endpoint: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     content: bool = False
     """Whether the receiver gets prompts and answers."""
     langfuse: bool | None = None
-    """Whether the receiver gets Langfuse's attributes. If None, this depends on its endpoint URL."""
+    """Whether the receiver gets Langfuse's attributes. If None, the endpoint URL determines this."""
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRules:
-    """Trace settings that all receivers share."""
+    """Trace options that all receivers have in common."""
 
     ratio: float
     service_name: str
     resource: Mapping[str, str]
     content_bytes: int
     max_waiting: int
-    """Maximum number of traces queued for one receiver. Further traces are dropped."""
+    """Maximum number of traces in the queue for one receiver. Further traces are dropped."""
     timeout_s: float
 
 
 class Destination:
-    """A receiver of traces and its delivery queue."""
+    """Receiver of traces with its delivery queue."""
 
     __slots__ = ("delivery", "receiver")
 
@@ -59,7 +59,7 @@ class Destination:
 
 
 class Tracing(Collector):
-    """An `Observer` that passes the traces of completed requests to their destinations, if there are any."""
+    """Observer of completed requests that passes their traces to the destinations, if there are any."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Tracing(Collector):
         return {name: self._kept(name, said) or self._destination(TEAM + name, said) for name, said in teams.items()}
 
     def use(self, teams: Mapping[str, Destination]) -> None:
-        """Use the destinations *teams* from now on. Other trace settings cannot be changed after startup."""
+        """Use the destinations *teams* from now on. Other trace settings cannot change after startup."""
         staying = {id(destination) for destination in teams.values()}
         left = [each.delivery for each in self._teams.values() if id(each) not in staying]
         self._teams = teams
@@ -109,7 +109,7 @@ class Tracing(Collector):
         self.tracers.current = self._tracer() if self._operators is not None or teams else None
 
     def observe(self, completed: list[CompletedRequest]) -> None:
-        """Pass the traces of *completed* requests to their destinations. Never waits."""
+        """Pass the traces of *completed* requests to their destinations. This method never waits."""
         if self._operators is None and not self._teams:
             return
         for ending in completed:
@@ -125,7 +125,7 @@ class Tracing(Collector):
             team.delivery.offer(ended)
 
     def close(self) -> None:
-        """Send queued traces for at most `CLOSE_S` seconds. Blocks, so call it in a thread."""
+        """Send queued traces for at most `CLOSE_S` seconds. This blocks, so call it in a thread."""
         deliveries = [*self._former, *(each.delivery for each in self._all())]
         for delivery in deliveries:
             delivery.close(0.0)
@@ -163,8 +163,8 @@ class Tracing(Collector):
         )
 
     def _keeps_content(self, team: str | None) -> bool:
-        """Return True if any destination receives the prompts and answers of *team*, where None means requests without
-        a team.
+        """Return whether any destination receives the prompts and answers of *team*. None stands for requests without a
+        team.
         """
         of_team = None if team is None else self._teams.get(team)
         return any(each is not None and each.receiver.content for each in (self._operators, of_team))

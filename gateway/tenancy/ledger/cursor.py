@@ -1,4 +1,4 @@
-"""Pages of a long list, and the cursor at which the next page starts."""
+"""Pages of a long list, and cursors that mark where the next page starts."""
 
 import base64
 import binascii
@@ -16,8 +16,8 @@ Ordinal = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """One page of a list. A page may hold fewer items than requested, or none, and still not be the last one; only
-    *next* decides.
+    """Page of a list. A page can have fewer items than requested, or no items, without being the last one. Only *next*
+    is decisive.
     """
 
     items: Sequence[T]
@@ -26,7 +26,7 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
 
 def cursor_of(*place: str | int) -> str:
-    """Return a cursor for *place*. The text is opaque to callers and needs no escaping in a URL."""
+    """Return a cursor for *place* in the list. The text is opaque to callers and needs no escape in a URL."""
     return base64.urlsafe_b64encode(msgspec.json.encode(place)).rstrip(b"=").decode("ascii")
 
 

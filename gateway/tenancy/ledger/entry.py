@@ -1,4 +1,4 @@
-"""A ledger record that is not written yet, with the day to which it counts."""
+"""Ledger record that has not been written yet, with the day to which it belongs."""
 
 from collections.abc import Callable
 from typing import Final
@@ -6,13 +6,13 @@ from typing import Final
 from gateway.tenancy.ledger.record import Outcome, UsageRecord
 
 NANO: Final = 1_000_000_000
-"""Nano-dollars per dollar. A cached token of a small model costs about 10 nano-dollars, and 64 bits hold nine billion
-dollars.
+"""Number of nano-dollars per dollar. A cached token of a small model costs about 10 nano-dollars, and 64 bits can
+represent nine billion dollars.
 """
 
 
 class Entry:
-    """The fields of a `UsageRecord`, with money in whole nano-dollars. Immutable.
+    """Immutable fields of a `UsageRecord`, with money in whole nano-dollars.
 
     This is a class with slots and not a Struct because every request creates one; see `gateway.tenancy.quota.limit`.
     """
@@ -88,7 +88,7 @@ class Entry:
 
     @classmethod
     def from_record(cls, day: str, record: UsageRecord) -> "Entry":
-        """Return *record* as a ledger entry of *day*."""
+        """Return *record* as a ledger entry for *day*."""
         return Entry(
             day=day,
             time=record.time,
@@ -113,7 +113,7 @@ class Entry:
         )
 
     def row(self) -> tuple[object, ...]:
-        """Return the record's fields in the order of `FIELDS`, which is how stores keep them."""
+        """Return the record's fields in the order of `FIELDS`, in which stores keep them."""
         return (
             self.time,
             self.request_id,
@@ -162,7 +162,7 @@ class Entry:
         )
 
     def __call__(self) -> "Entry":
-        """Return the entry unchanged, so that a finished entry can be used as a `Draft`."""
+        """Return the ledger entry unchanged, so that a finished entry can be used as a `Draft`."""
         return self
 
     def __eq__(self, other: object) -> bool:
@@ -176,6 +176,6 @@ class Entry:
 
 
 Draft = Callable[[], Entry]
-"""Function that creates a ledger entry from what was noted when the request ended. The writer may call drafts in any
-thread, one batch after another.
+"""Function that creates a ledger entry from the data recorded at the end of the request. The writer can call drafts in
+any thread, one batch after another.
 """

@@ -16,12 +16,12 @@ from gateway.tenancy.ledger.record import FIELDS, UsageRecord
 from gateway.tenancy.ledger.usage_store import RecordQuery, UsageStore, UsageSum
 
 PAGE = 500
-"""Ledger records that an export reads and sends at a time, about 200 kB."""
+"""Number of ledger records to read and send at a time, about 200 kB."""
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
 
 
 async def records_csv(store: UsageStore, query: RecordQuery) -> AsyncIterator[bytes]:
-    """Yield ledger records as CSV, newest first, in chunks of whole lines. The first line holds the column names.
+    """Yield ledger records as CSV, newest first, in chunks of whole lines. The first line contains the column names.
 
     Raises:
         StoreUnavailable: if the store cannot be reached, possibly after some lines were sent.
@@ -41,8 +41,8 @@ async def records_jsonl(store: UsageStore, query: RecordQuery) -> AsyncIterator[
 
 
 def sums_csv(sums: Sequence[UsageSum]) -> bytes:
-    """Return *sums* as CSV. The first line holds the column names, starting with the groups. The result is empty if
-    there are no sums.
+    """Return *sums* as CSV. The first line contains the column names, starting with the groups. If there are no sums,
+    the result is empty.
     """
     if not sums:
         return b""

@@ -1,4 +1,4 @@
-"""Sums of ledger records. Money is counted in whole nano-dollars, because sums of floats would drift."""
+"""Sums of ledger records. Money is counted in whole nano-dollars, because sums of floats would become inexact."""
 
 from typing import NamedTuple
 
@@ -6,27 +6,27 @@ from gateway.tenancy.ledger.entry import NANO, Entry
 
 
 class Measures(NamedTuple):
-    """Counters of a group of requests, in the order of the stored rollups. New counters must be added at the end."""
+    """Counters for a group of requests, in the order of the stored sums. New counters must be added at the end."""
 
     requests: int = 0
-    """Number of requests, whatever their outcome."""
+    """Number of requests, independent of their outcome."""
     failed: int = 0
     aborted: int = 0
     lost: int = 0
     fallbacks: int = 0
-    """Number of requests that were answered by Bedrock."""
+    """Number of requests that Bedrock answered."""
     prompt_tokens: int = 0
     cached_tokens: int = 0
-    """Prompt tokens that were read from the cache. They are included in the prompt tokens."""
+    """Number of prompt tokens that were read from the cache. The number of prompt tokens includes them."""
     completion_tokens: int = 0
     cost_nano: int = 0
     saved_nano: int = 0
     fallback_cost_nano: int = 0
-    """Cost of the answers from Bedrock, in nano-dollars. It is included in the total cost."""
+    """Cost of the answers from Bedrock in nano-dollars. The total cost includes it."""
 
 
 class Sum:
-    """Running sum of ledger entries. Adding an entry takes about 0.1 us."""
+    """Running sum of ledger entries. To add an entry takes about 0.1 us."""
 
     __slots__ = (
         "_aborted",
@@ -63,7 +63,7 @@ class Sum:
             self._fallback_cost_nano += entry.cost_nano
 
     def measures(self) -> Measures:
-        """Return the totals of all ledger entries that were added."""
+        """Return the totals over all ledger entries that were added."""
         return Measures(
             self._requests,
             self._failed,

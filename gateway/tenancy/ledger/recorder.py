@@ -1,4 +1,4 @@
-"""Creation of ledger entries when requests end."""
+"""Creation of ledger entries at the end of requests."""
 
 from collections.abc import Callable
 from datetime import UTC, datetime, tzinfo
@@ -8,13 +8,13 @@ from gateway.tenancy.ledger.entry import NANO, Entry
 from gateway.tenancy.ledger.record import Outcome
 
 LONGEST_NAME = 128
-"""Characters that are kept of a name chosen by a caller. OpenAI allows 64 characters for an end user
+"""Number of characters to keep of a name that a caller chose. OpenAI allows 64 characters for an end user
 (``safety_identifier``).
 """
 
 
 class Recorder:
-    """Creates ledger entries. *wall_clock* returns seconds since 1970, and *zone* is the time zone of the calendar
+    """Factory for ledger entries. *wall_clock* returns seconds since 1970, and *zone* is the time zone of the calendar
     days.
     """
 
@@ -22,7 +22,7 @@ class Recorder:
         self._wall_clock = wall_clock
         self._zone = zone
         self._latest = (-1, "", "")
-        """The latest second that was formatted, its time without milliseconds, and its day. One tuple holds all three,
+        """Second that was formatted last, its time as text without milliseconds, and its day. They are one tuple,
         because several threads create entries.
         """
 
@@ -49,8 +49,8 @@ class Recorder:
         ttft_s: float | None,
         duration_s: float,
     ) -> Entry:
-        """Return the ledger entry of a request that ended at *at*, in seconds since 1970. Money is in nano-dollars; see
-        `to_nano`.
+        """Return the ledger entry of a request that ended at the time *at* in seconds since 1970. Money is in
+        nano-dollars; see `to_nano`.
 
         Callers choose *user* and *model_asked*. The first `LONGEST_NAME` characters are kept, and unprintable ones
         become ``?``. Takes 0.5 us.
@@ -88,7 +88,7 @@ class Recorder:
         return self._time_and_day(self._wall_clock())[1]
 
     def _time_and_day(self, at: float) -> tuple[str, str]:
-        """Return the time as text, and the calendar day, of *at*. Only the milliseconds are formatted on every call."""
+        """Return the time *at* as text, and its calendar day. Only the milliseconds are formatted on every call."""
         second = int(at)
         latest, date, day = self._latest
         if second != latest:
@@ -99,7 +99,7 @@ class Recorder:
 
 
 def to_nano(usd: float) -> int:
-    """Return *usd*, which must not be negative, in whole nano-dollars. This is ten times as fast as round()."""
+    """Return *usd*, which must not be negative, in whole nano-dollars. The function is ten times as fast as round()."""
     return int(usd * NANO + 0.5)
 
 

@@ -1,4 +1,4 @@
-"""The ledger in Redis. All Redis keys of a team share a hash tag, so that one script settles and books.
+"""Ledger in Redis. All Redis keys of a team share a hash tag, so that one script can settle and write entries.
 
     warmgate:{TEAM}:ledger:records:DAY    stream of records, field ``r``: a JSON array, in the order of `FIELDS`
     warmgate:{TEAM}:ledger:sums:DAY       hash: JSON array of key, project, model, backend -> measures
@@ -46,16 +46,16 @@ from gateway.tenancy.ledger.usage_store import (
 )
 
 TEAMS = b"warmgate:ledger:teams"
-"""Redis set of all teams that have ledger entries. ``SADD`` adds a team."""
+"""Redis set of all teams with ledger entries. The command ``SADD`` adds a team."""
 
 SCANNED = 10_000
-"""Ledger records that are scanned for one page, at most. They are transferred over the network."""
+"""Maximum number of ledger records to scan for one page. The records are transferred over the network."""
 RECORDS = 200
-"""Ledger records that one Redis call reads, about 50 kB."""
+"""Number of ledger records to read in one Redis call, about 50 kB."""
 HASHES = 16
-"""Redis hashes that one call reads. A hash with 1,000 field combinations takes about 150 kB."""
+"""Number of Redis hashes to read in one call. A hash with 1,000 field combinations takes about 150 kB."""
 FORGOTTEN = 100
-"""Days of one team that one call of `forget` removes, at most. Redis frees their memory in a background thread."""
+"""Maximum number of days of one team to remove in one call of `forget`. Redis frees the memory in the background."""
 
 _MEASURES = struct.Struct(f"<{len(Measures._fields)}d")
 
@@ -64,22 +64,22 @@ LUA = (
     f"local OTHER_USERS = '{OTHER_USERS}'\n"
     f"local MEASURES = '<{'d' * len(Measures._fields)}'\n"
 ) + Path(__file__).with_name("book.lua").read_text(encoding="utf-8")
-"""Lua functions that are put before a script. Loading them runs nothing."""
+"""Lua functions to put in front of a script. They only define functions."""
 
 
 class LedgerBooking(NamedTuple):
     """Arguments of the Lua function ``ledger_book``, in order. They are binary-safe strings, so that they can be stored
-    and booked later.
+    and used later.
     """
 
     base: bytes
-    """Prefix of all keys that the booking writes. It includes the team's hash tag."""
+    """Prefix of all Redis keys that the booking writes. It includes the team's hash tag."""
     day: bytes
     record: bytes
     group: bytes
     measures: bytes
     user: bytes
-    """End user, or an empty string if the request named none."""
+    """End user, or an empty string if the request named no end user."""
 
 
 def base_of(team: str) -> bytes:
@@ -99,12 +99,12 @@ def booking_of(entry: Entry) -> LedgerBooking:
 
 
 class RedisUsage:
-    """A `UsageStore` in Redis, reached over *link*. Long results are read in pieces, so that Redis can serve other
+    """Usage store in the Redis that *link* connects to. It reads long results in pieces, so that Redis can serve other
     clients in between.
     """
 
     def __init__(self, link: RedisLink, *, scanned: int = SCANNED) -> None:
-        """*scanned* is the maximum number of records that one page scans."""
+        """Create the store. *scanned* is the maximum number of records to scan for one page."""
         self._link = link
         self._scanned = scanned
 
@@ -187,8 +187,8 @@ class RedisUsage:
         return await self._link.ask(ask)
 
     async def _newest(self, query: RecordQuery, *, below: "_Place | None") -> AsyncIterator[tuple["_Place", bytes]]:
-        """Yield the records older than *below*, each with its place: day by day, newest first, merged over
-        all teams.
+        """Yield the records older than *below* with their sort keys, newest first. They are read day by day and merged
+        over all teams.
         """
         days: dict[str, list[str]] = {}
         for team in await self._teams(query.of):
@@ -214,7 +214,7 @@ class RedisUsage:
 
 
 class _Place(NamedTuple):
-    """Sort key of a ledger record: latest day first, then the latest stream id, then the team name."""
+    """Sort key of a ledger record. The order is latest day first, then latest stream id, then team name."""
 
     day: str
     ms: int
@@ -222,7 +222,7 @@ class _Place(NamedTuple):
     team: str
 
     def top_of(self, team: str) -> bytes:
-        """Return the stream id of *team* below which reading continues."""
+        """Return the stream id of *team* below which the reading continues."""
         return b"%b%d-%d" % (b"" if team > self.team else b"(", self.ms, self.number)
 
 
@@ -230,7 +230,7 @@ Row = tuple[_Place, bytes]
 
 
 async def _merged(streams: Iterable[AsyncIterator[Row]]) -> AsyncIterator[Row]:
-    """Merge sorted *streams* of records of one day into one sorted stream."""
+    """Merge the sorted record streams *streams* of one day into one sorted stream."""
     heads: list[tuple[int, int, str, Row, AsyncIterator[Row]]] = []
 
     async def collect(stream: AsyncIterator[Row]) -> None:
@@ -247,7 +247,7 @@ async def _merged(streams: Iterable[AsyncIterator[Row]]) -> AsyncIterator[Row]:
 
 
 class _Adder:
-    """Adds up stored measures by the groups of a query."""
+    """Sum of stored measures by the groups of a query."""
 
     def __init__(self, query: SumQuery) -> None:
         self._by = query.by
@@ -257,7 +257,7 @@ class _Adder:
         self._dimensions: dict[bytes, dict[str, str] | None] = {}
 
     def add(self, team: str, day: str, fields: Mapping[bytes, bytes]) -> None:
-        """Add the measures that *team* booked on *day*."""
+        """Add the measures that were recorded for *team* on *day*."""
         of_day = {"month": day[:7], "day": day, "team": team}
         for field, measures in fields.items():
             if field not in self._dimensions:
@@ -274,8 +274,8 @@ class _Adder:
         ]
 
     def _admitted(self, field: bytes) -> dict[str, str] | None:
-        """Return the dimensions that *field* encodes, with empty strings for missing ones, or None if the query
-        excludes them.
+        """Return the dimensions encoded in *field*, with empty strings for missing ones, or None if the query excludes
+        them.
         """
         key, project, model, backend = msgspec.json.decode(field, type=tuple[str, str | None, str, str | None])
         dimensions = {"key": key, "project": project or "", "model": model, "backend": backend or ""}

@@ -12,12 +12,12 @@ _log = logging.getLogger(__name__)
 
 INTERVAL_S = 3600.0
 PAUSE_S = 0.05
-"""Seconds of pause between two steps of a long removal, so that bookings can run in between."""
+"""Pause in seconds between two steps of a long removal, in which new entries can be written."""
 
 
 class Retention:
-    """Deletes ledger records and sums of *store* after a configured number of days, counting *today*. Sums take much
-    less space than records. || All replicas may run it at the same time.
+    """Removal of ledger records and sums from *store* after a configured number of days, counting *today*. Sums take
+    much less space than records.
 
     All replicas may run it at the same time.
     """
@@ -38,7 +38,7 @@ class Retention:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Delete expired entries now and then every hour, until cancelled. If the store is unavailable, try again an
+        """Delete expired entries now and then every hour, until canceled. If the store is unavailable, try again an
         hour later.
         """
         while True:

@@ -1,4 +1,4 @@
-"""Writes the ledger to an SQLite file. `gateway.tenancy.ledger.sqlite_usage` creates and reads the tables."""
+"""Writing of the ledger to an SQLite file. `gateway.tenancy.ledger.sqlite_usage` creates and reads the tables."""
 
 import sqlite3
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from gateway.tenancy.ledger.measures import Measures, Sum
 from gateway.tenancy.ledger.usage_store import NEW_USERS_PER_DAY, OTHER_USERS
 
 CHUNK = 512
-"""Maximum number of ledger records in one row. Reading any of them decodes the whole row, which takes 0.2 ms."""
+"""Maximum number of ledger records in one row. To read any of them, the whole row is decoded, which takes 0.2 ms."""
 
 DAY_BITS = 32
-"""Low bits of a record id, below the bits for the day. They allow four billion records per day."""
+"""Number of low bits in a record id, below the bits for the day. They allow four billion records per day."""
 
 _MEASURES = ", ".join(Measures._fields)
 _ADDED = ", ".join(f"{name} = {name} + excluded.{name}" for name in Measures._fields)
@@ -61,7 +61,7 @@ def book(connection: sqlite3.Connection, entries: Sequence[Entry]) -> None:
 
 
 def _by_day(entries: Sequence[Entry]) -> list[tuple[str, list[Entry]]]:
-    """Group *entries* by day. Nearly all batches have only one day."""
+    """Group *entries* by day. Almost all batches have only one day."""
     days: dict[str, list[Entry]] = {}
     day = ""
     found: list[Entry] = []
@@ -97,9 +97,7 @@ def _is_alike(one: Entry, other: Entry) -> bool:
 
 
 def _add_chunk(connection: sqlite3.Connection, day: str, entries: Sequence[Entry], teams: Sequence[str]) -> None:
-    """Add one row of records. *teams* includes the teams of *entries*, and possibly other teams of the same
-    batch.
-    """
+    """Add one row of records. *teams* contains the teams of *entries*, and possibly other teams of the same batch."""
     low, high = ids_of(day, day)
     (first,) = connection.execute(_NEXT_ID, (low, high)).fetchone() or (low,)
     text = _text_of([entry.row() for entry in entries]).decode()
@@ -131,8 +129,8 @@ def _add_user(connection: sqlite3.Connection, day: str, place: tuple[str, str, s
 
 
 def ids_of(first_day: str, last_day: str) -> tuple[int, int]:
-    """Return the lowest and the highest record id of the days from *first_day* to *last_day*. Ids are in
-    order of days.
+    """Return the lowest and the highest record id of the days from *first_day* to *last_day*. Ids are in the order of
+    days.
     """
     first, last = (date.fromisoformat(day).toordinal() for day in (first_day, last_day))
     return first << DAY_BITS, ((last + 1) << DAY_BITS) - 1

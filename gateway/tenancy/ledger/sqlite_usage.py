@@ -1,4 +1,4 @@
-"""The ledger in an SQLite file. Records are stored in chunks, and daily sums are written in the same transaction.
+"""Ledger in an SQLite file. Records are stored in chunks, and daily sums are written in the same transaction.
 
 usage_chunks      one row for the records of one batch and day, in JSON. One row per record would cost about seven
                   times as much. The row has the id of its first record. Ids are consecutive and start with the day
@@ -24,11 +24,11 @@ from gateway.tenancy.ledger.sqlite_book import ids_of
 from gateway.tenancy.ledger.usage_store import Filter, Period, RecordQuery, SumQuery, UsageSum, group_of
 
 SCANNED = 20_000
-"""Ledger records that are scanned for one page, at most. This takes about 20 ms."""
+"""Maximum number of ledger records to scan for one page, which takes about 20 ms."""
 FORGOTTEN = 1_000
-"""Rows of each table, and roughly records, that one call of `forget` removes at most. This takes about 10 ms."""
+"""Maximum number of rows per table (and roughly records) that a call of `forget` removes, taking about 10 ms."""
 GIVEN_BACK = 500
-"""Free pages that one call of `forget` returns to the disk, 2 MB. This takes about 10 ms."""
+"""Number of free pages (2 MB) that one call of `forget` returns to the disk, which takes about 10 ms."""
 _COLUMNS = ", ".join(f"json_extract(each.value, '$[{place}]') AS \"{name}\"" for place, name in enumerate(FIELDS))
 _MEASURES = ", ".join(Measures._fields)
 _SUMMED = ", ".join(f"coalesce(sum({name}), 0)" for name in Measures._fields)
@@ -73,27 +73,27 @@ _FORGET = (
         (SELECT day, team FROM usage_new_users WHERE day < :sums LIMIT :most)""",
 )
 _GROUPED = {"month": "substr(day, 1, 7)"}
-"""SQL expressions of the dimensions that are not columns of usage_sums."""
+"""SQL expressions for those dimensions that are not columns of the table usage_sums."""
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create missing ledger tables in the caller's open transaction."""
+    """Create the missing ledger tables in the caller's open transaction."""
     for table in _TABLES:
         connection.execute(table)
 
 
 class _Row(UsageRecord, frozen=True, array_like=True):
-    """A record as stored in a chunk: its fields in order, without names."""
+    """Ledger record as stored in a chunk: its fields in order, without names."""
 
 
 _rows = msgspec.json.Decoder(list[_Row]).decode
 
 
 class SqliteUsage:
-    """A `UsageStore` over the SQLite file *file*, whose tables must exist. Reads run in the thread that writes."""
+    """Usage store in the SQLite file *file*, whose tables must exist. Reads run in the same thread as writes."""
 
     def __init__(self, file: SqliteFile, *, scanned: int = SCANNED) -> None:
-        """*scanned* is the maximum number of records that one page scans."""
+        """Create the store. *scanned* is the maximum number of records to scan for one page."""
         self._file = file
         self._scanned = scanned
 
@@ -137,7 +137,7 @@ class SqliteUsage:
 
 
 def _where(of: Filter, period: Period) -> tuple[str, list[str]]:
-    """Return the SQL condition on rows of usage_sums, and its parameters."""
+    """Return the SQL condition for rows of the table usage_sums, and its parameters."""
     team = "= ?" if of.team is not None else "IN (SELECT team FROM usage_teams)"
     conditions = [f"team {team}", "day BETWEEN ? AND ?"]
     values = [] if of.team is None else [of.team]
@@ -151,7 +151,7 @@ def _where(of: Filter, period: Period) -> tuple[str, list[str]]:
 
 
 def _forget_chunks(connection: sqlite3.Connection, before: int) -> bool:
-    """Delete the oldest chunks with ids below *before*. Return whether more such chunks may remain."""
+    """Delete the oldest chunks with ids below *before*. Return whether more such chunks could remain."""
     oldest = connection.execute(_OLDEST_CHUNKS, (before, FORGOTTEN)).fetchall()
     records = 0
     for number, (chunk, size) in enumerate(oldest, 1):
@@ -166,7 +166,7 @@ def _forget_chunks(connection: sqlite3.Connection, before: int) -> bool:
 def page(
     connection: sqlite3.Connection, query: RecordQuery, below: int | None, most: int, scanned: int
 ) -> Page[UsageRecord]:
-    """Return records with ids below *below*. At most *scanned* records of the period and team are scanned."""
+    """Return a page of records with ids below *below*. At most *scanned* records of the period and team are scanned."""
     low, high = ids_of(query.period.first_day, query.period.last_day)
     high = high if below is None else min(high, below - 1)
     team = query.of.team
@@ -191,7 +191,7 @@ def page(
 
 
 def _conditions(query: RecordQuery) -> list[tuple[str, str]]:
-    """Return the record fields that *query* filters by, with the values that they must have."""
+    """Return the record fields by which *query* filters, with the values that the fields must have."""
     asked = {**structs.asdict(query.of), "user": query.user, "outcome": query.outcome, "request_id": query.request_id}
     return [(name, value) for name, value in asked.items() if value is not None]
 

@@ -1,4 +1,4 @@
-"""The interface for reading the ledger. Entries are written when a reservation is settled; see `QuotaStore`."""
+"""Interface for reading the ledger. Entries are written when a reservation is settled; see `QuotaStore`."""
 
 import calendar
 import re
@@ -18,16 +18,16 @@ Dimension = Literal["month", "day", "team", "key", "project", "model", "backend"
 """Dimensions by which usage sums can be grouped."""
 
 OTHER_USERS = "(other)"
-"""Name of the sum of all end users of a team beyond the limit `NEW_USERS_PER_DAY`."""
+"""Name of the sum over all end users of a team beyond the limit `NEW_USERS_PER_DAY`."""
 
 NEW_USERS_PER_DAY = 1000
-"""New end users of a team and month that one day may add. Callers choose the names, so their number must be
-bounded.
+"""Maximum number of new end users of a team and month that are added in one day. Callers choose the names, so their
+number must be limited.
 """
 
 
 class Period(msgspec.Struct, frozen=True):
-    """A range of calendar days in the form ``2026-11-21``, both ends included.
+    """Range of calendar days in the form ``2026-11-21``, including the first and the last day.
 
     Raises:
         InvalidField: if *first_day* or *last_day* is not a day; *param* is ``from`` or ``to``.
@@ -43,7 +43,7 @@ class Period(msgspec.Struct, frozen=True):
 
     @classmethod
     def month(cls, month: str) -> Self:
-        """Return the period of all days of *month*, in the form ``2026-11``.
+        """Return the period of all days in *month*, in the form ``2026-11``.
 
         Raises:
             InvalidField: if *month* is not a month.
@@ -56,7 +56,7 @@ class Period(msgspec.Struct, frozen=True):
 
 
 def _is_day(text: str) -> bool:
-    """Return whether *text* is a day in the stored form. `date.fromisoformat` also accepts other forms."""
+    """Return whether *text* is a day in the stored form. In contrast, `date.fromisoformat` accepts further forms."""
     try:
         return date.fromisoformat(text).isoformat() == text
     except ValueError:
@@ -64,8 +64,8 @@ def _is_day(text: str) -> bool:
 
 
 class Filter(msgspec.Struct, frozen=True, kw_only=True):
-    """Conditions on ledger records. None matches everything, and an empty project or backend matches requests without
-    one.
+    """Conditions on ledger records. A value of None matches everything, and an empty project or backend matches
+    requests without one.
     """
 
     team: str | None = None
@@ -79,7 +79,7 @@ class SumQuery(msgspec.Struct, frozen=True, kw_only=True):
     period: Period
     of: Filter = Filter()
     by: tuple[Dimension, ...] = ()
-    """Dimensions to group by. If empty, the result is one sum of everything."""
+    """Dimensions by which to group. Without dimensions, the result is one sum over everything."""
 
 
 def group_of(by: Sequence[Dimension], values: Sequence[str]) -> dict[str, str | None]:
@@ -93,11 +93,9 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
     """Usage summed over a group of requests."""
 
     group: dict[str, str | None]
-    """Values of the query's dimensions, or of ``user``. A value is None for requests without a project or
-    backend.
-    """
+    """Values of the query's dimensions, or of ``user``. Requests without a project or backend have the value None."""
     requests: int
-    """Number of requests, whatever their outcome."""
+    """Number of requests, independent of their outcome."""
     failed: int
     aborted: int
     lost: int
@@ -108,7 +106,7 @@ class UsageSum(msgspec.Struct, frozen=True, kw_only=True):
     cost_usd: float
     saved_usd: float
     fallback_cost_usd: float
-    """Cost in US dollars of the answers from Bedrock. It is included in cost_usd."""
+    """Cost in US dollars of the answers from Bedrock. The total in cost_usd includes it."""
 
     @classmethod
     def from_group(cls, group: dict[str, str | None], measures: Measures) -> Self:
@@ -135,7 +133,7 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
     request_id: str | None = None
 
     def admits(self, record: UsageRecord) -> bool:
-        """Return whether *record* matches the query. The day is not checked."""
+        """Return whether *record* matches the conditions of the query. The day is not checked."""
         asked = {**structs.asdict(self.of), "user": self.user, "outcome": self.outcome, "request_id": self.request_id}
         return (
             all(value is None or value == (getattr(record, name) or "") for name, value in asked.items())
@@ -145,21 +143,21 @@ class RecordQuery(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageStore(Protocol):
-    """Reads ledger entries shortly after they were booked. Every call does a bounded amount of work. Sums over a long
-    period read only the rollups, which hold one row per day, key, project, model and backend.
+    """Reader for ledger entries, which appear shortly after they are written. Every call does a limited amount of work.
+    Sums over a long period use only stored sums, which have one row per day, key, project, model and backend.
 
     Every call raises StoreUnavailable if the store cannot be reached.
     """
 
     async def sums(self, query: SumQuery) -> list[UsageSum]:
-        """Return the sum of each group that has requests, ordered by the group's values. Without `by`,
-        return one sum.
+        """Return the sum of each group that has requests, in the order of the group's values. Without `by`, return one
+        sum.
         """
         ...
 
     async def users(self, team: str, month: str, *, most: int = 100, user: str | None = None) -> list[UsageSum]:
-        """Return the usage of each end user of *team* in *month* (``2026-11``), highest cost first, then most requests.
-        Takes O(users of the month).
+        """Return the usage of each end user of *team* in *month* (``2026-11``), first by highest cost and then by most
+        requests. O(users of the month).
 
         One day adds at most `NEW_USERS_PER_DAY` users; the sum `OTHER_USERS` holds all others. If *user* is given,
         return only that end user.
@@ -167,7 +165,7 @@ class UsageStore(Protocol):
         ...
 
     async def records(self, query: RecordQuery, *, cursor: str | None = None, most: int = 100) -> Page[UsageRecord]:
-        """Return a page of ledger records, latest day first. Within a day, the latest booking comes first.
+        """Return a page of ledger records, latest day first. Within a day, the record written last comes first.
 
         Each record that exists when the first page is read appears exactly once, even if others are booked meanwhile.
 
@@ -178,12 +176,12 @@ class UsageStore(Protocol):
         ...
 
     async def teams(self) -> list[str]:
-        """Return the names of all teams that ever had a ledger entry, sorted, including deleted teams."""
+        """Return the sorted names of all teams that ever had a ledger entry, including deleted teams."""
         ...
 
     async def forget(self, *, records_before: str, sums_before: str) -> bool:
         """Remove some of the records of days before *records_before*, and of the sums of days before *sums_before*.
-        Sums of end users are removed with their month.
+        Sums of end users are removed together with their month.
 
         Returns:
             True if more may remain. The caller should then call again.

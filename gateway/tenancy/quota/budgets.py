@@ -1,4 +1,4 @@
-"""Budgets of teams and keys. Their use is reported to metrics and administrators, and can be refunded."""
+"""Budgets of teams and keys. Metrics and administrators get the used amounts, and administrators can refund them."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -13,65 +13,61 @@ from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.limits import Limits
 
 LOOK_S = 10.0
-"""Seconds between two reads of the budget status from the store."""
+"""Seconds between two updates of the budget status from the store."""
 MAX_KEYS = 1000
-"""Maximum number of keys whose budgets appear in metrics, in order of key id. Each key makes four samples."""
+"""Maximum number of keys whose budgets appear in metrics, in the order of key ids. Each key causes four samples."""
 
 BudgetMeasure = Literal["tokens_per_day", "usd_per_day", "usd_per_month"]
-"""Limits that count until their day or month ends."""
+"""Limits whose counts last until the end of the day or month."""
 
 _USD: tuple[BudgetMeasure, ...] = ("usd_per_day", "usd_per_month")
 
 
 class BudgetStatus(NamedTuple):
-    """Use of one budget in US dollars, summed over all models."""
+    """Used amount of one budget in US dollars, summed over all models."""
 
     team: str
     key: str | None
-    """Id of the key that the budget applies to, or None if the budget applies to the team."""
+    """Id of the key to which the budget applies, or None if the budget applies to the team."""
     period: Literal["day", "month"]
     limit_usd: float
     used_usd: float
-    """US dollars of the budget that are used or reserved."""
+    """Amount of the budget in US dollars that is used or reserved."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """Identifies a budget by its team, measure, key and model."""
+    """Identity of a budget, which consists of its team, measure, key and model."""
 
     team: str
     measure: BudgetMeasure
     key: str | None = None
     model: str | None = None
-    """Model that the budget applies to, or None if it applies to all models together."""
+    """Model to which the budget applies, or None if it applies to all models together."""
 
 
 class Budgets:
-    """The budgets of all teams in *directory*, as counted by *store*."""
+    """Budgets of all teams in *directory*, as counted by *store*."""
 
     def __init__(
         self, store: QuotaStore, directory: Directory, calendar: Calendar, *, clock: Callable[[], float]
     ) -> None:
-        """*clock* returns the time in seconds since 1970."""
+        """Create the budgets. *clock* returns the time in seconds since 1970."""
         self._store = store
         self._directory = directory
         self._calendar = calendar
         self._clock = clock
         self.statuses: tuple[BudgetStatus, ...] = ()
-        """Status of all budgets at the last read."""
+        """Status of all budgets, as of the last update."""
 
     async def run(self) -> None:
-        """Update the budget status periodically until cancelled. A team has no status while its store is
-        unavailable.
-        """
+        """Update the budget status periodically until canceled. A team has no status while its store is unavailable."""
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Update the status of all budgets in US dollars. The store gets one query per team that has such a
-        budget.
-        """
+        """Update the status of all budgets in US dollars. The store gets one query for each team with such a budget."""
         of_teams: dict[str, list[tuple[str | None, BudgetMeasure, float]]] = {}
         for team, key, limits in self._scopes():
             for measure in _USD:
@@ -90,7 +86,7 @@ class Budgets:
         self.statuses = tuple(found)
 
     async def refund(self, budget: Budget, units: float) -> tuple[float, float]:
-        """Reduce the used amount of *budget* in its current period by *units*. Return the used amount before and after.
+        """Reduce the used amount of *budget* in the current period by *units*. Return the used amount before and after.
 
         Raises:
             InvalidField: if no such budget exists.

@@ -1,4 +1,4 @@
-"""Writes quota checkpoints and ledger entries to one SQLite file in batches."""
+"""Write quota checkpoints and ledger entries to one SQLite file in batches."""
 
 import asyncio
 import logging
@@ -16,58 +16,58 @@ from gateway.tenancy.quota.meters import Meters
 _log = logging.getLogger(__name__)
 
 BATCH_S = 0.05
-"""Maximum delay in seconds of writes that no request waits for."""
+"""Maximum delay in seconds of a write for which no request waits."""
 BATCH_ENTRIES: Final = 1000
 """Maximum number of ledger entries in one transaction."""
 RETRY_S = 0.5
 """Seconds to wait after a failed write."""
 MAX_ENTRIES: Final = 50_000
-"""Maximum number of ledger entries that are kept in memory while the file cannot be written, about 50 MB. Further
-entries are dropped, counted and logged.
+"""Maximum number of ledger entries to keep in memory while the file cannot be written, about 50 MB. Further entries are
+dropped, counted and logged.
 """
 PATIENCE_S = 10.0
-"""Seconds that a request waits for the commit of a checkpoint. This is longer than another process may lock
-the file.
+"""Maximum seconds for which a request waits for the commit of a checkpoint. Other processes lock the file for a shorter
+time.
 """
 LAST_TRIES = 3
-"""Attempts to write all remaining entries on shutdown."""
+"""Number of attempts to write all remaining entries on shutdown."""
 
 Book = Callable[[sqlite3.Connection, Sequence[Entry]], None]
 """Function that writes ledger entries in the open transaction."""
 
 
 class CheckpointWriter:
-    """Collects changes that the SQLite file does not contain yet, and writes them."""
+    """Writer that collects changes that are not in the SQLite file yet, and writes them."""
 
     def __init__(self, file: SqliteFile, book: Book, meters: Meters, *, clock: Callable[[], float]) -> None:
-        """*clock* returns the time in seconds since 1970."""
+        """Create the writer. *clock* returns the time in seconds since 1970."""
         self._file = file
         self._book = book
         self._meters = meters
         self._clock = clock
         self._dirty: dict[Meter, None] = {}
-        """Meters whose checkpoint must be written, oldest first."""
+        """Meters whose checkpoints must be written, oldest first."""
         self._changed: dict[Meter, None] = {}
-        """Meters whose `unlikely` value differs from the value in the file."""
+        """Meters for which the value of `unlikely` differs from the value in the file."""
         self._entries: list[Draft] = []
         self._max_rows = BATCH_ENTRIES
         self._waiting: list[asyncio.Future[None]] = []
-        """Futures of requests that wait for a checkpoint to be committed."""
+        """Futures of requests that wait for the commit of a checkpoint."""
         self._wanted = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._removes_ended = False
         self.is_ending = False
         self.is_failing = False
-        """Whether the last write to the quota file failed."""
+        """Whether the last write to the quota file has failed."""
         self.dropped_entries = 0
-        """Ledger entries that were lost because the file could not be written and the buffer was full."""
+        """Number of ledger entries that were lost because the file could not be written and the buffer was full."""
 
     @property
     def waiting_entries(self) -> int:
         return len(self._entries)
 
     def add(self, entry: Draft) -> None:
-        """Add *entry* to the next batch that is written to the ledger."""
+        """Add *entry* to the next batch for the ledger."""
         if len(self._entries) >= MAX_ENTRIES:
             if self.dropped_entries == 0:
                 _log.error("the ledger cannot be written: %d entries wait, and further entries are lost", MAX_ENTRIES)
@@ -80,7 +80,7 @@ class CheckpointWriter:
             self._set_timer(BATCH_S)
 
     def note_alerted(self) -> None:
-        """Schedule a checkpoint for every meter in `Meters.alerted`, and empty that list."""
+        """Schedule a checkpoint for every meter in `Meters.alerted`, and empty this list."""
         for meter in self._meters.alerted:
             meter.alert = meter.checkpoint  # beyond the checkpoint, each request has to wait
             self._dirty[meter] = None
@@ -89,7 +89,7 @@ class CheckpointWriter:
             self._set_timer(BATCH_S)
 
     def note_changed(self, meters: list[Meter]) -> None:
-        """Schedule a write of `unlikely` for each of *meters* whose value has changed."""
+        """Schedule a write of `unlikely` for those of *meters* for which it has changed."""
         for meter in meters:
             if meter.unlikely != meter.noted:
                 self._changed[meter] = self._dirty[meter] = None
@@ -97,14 +97,14 @@ class CheckpointWriter:
             self._set_timer(BATCH_S)
 
     def note_refunded(self, meters: Sequence[Meter]) -> None:
-        """Schedule lower checkpoints for refunded meters, so that a killed process does not undo the refund."""
+        """Schedule lower checkpoints for refunded meters, so that the refund is not lost if the process is killed."""
         for meter in meters:
             self._dirty[meter] = None
         if self._timer is None:
             self._set_timer(BATCH_S)
 
     def remove_ended(self) -> None:
-        """Schedule the deletion of expired rows for the next batch."""
+        """Schedule the deletion of expired rows together with the next batch."""
         self._removes_ended = True
 
     async def wait_for_commit(self, needed: Sequence[tuple[Meter, float]]) -> None:
@@ -129,7 +129,7 @@ class CheckpointWriter:
             raise StoreUnavailable("The quota file could not be written in time") from None
 
     async def wait_for_work(self) -> None:
-        """Wait until something must be written, or until `end` is called."""
+        """Wait until there is something to write, or until `end` is called."""
         await self._wanted.wait()
 
     def end(self) -> None:
@@ -137,7 +137,7 @@ class CheckpointWriter:
         self._wanted.set()
 
     async def write(self) -> bool:
-        """Write everything that is due, until no request is waiting. Return False if the file cannot be written."""
+        """Write all due data until no request is waiting. Return whether the file could be written."""
         self._wanted.clear()
         while self._waiting or self._dirty or self._changed or self._entries or self._removes_ended:
             if not await self._write_batch():
@@ -212,7 +212,7 @@ class CheckpointWriter:
         return True
 
     def _due(self, now: float) -> list[tuple[Meter, float]]:
-        """Return the meters whose checkpoints are due, each with its next checkpoint."""
+        """Return the meters with due checkpoints, each with its next checkpoint."""
         due = [(meter, checkpoints.next_checkpoint(meter, now)) for meter in self._dirty if not meter.is_past]
         self._dirty.clear()
         for meter, checkpoint in due:
@@ -227,13 +227,13 @@ class CheckpointWriter:
             meter.noted = units
 
     def _put_back(self, due: Sequence[tuple[Meter, float]], changed: Sequence[tuple[Meter, float]]) -> None:
-        """Schedule data again that could not be written. It comes before data that was scheduled meanwhile."""
+        """Schedule data again that could not be written. This data comes before newer data."""
         self._dirty = dict.fromkeys(meter for meter, _ in due) | self._dirty
         self._changed = dict.fromkeys(meter for meter, _ in changed) | self._changed
 
     def _leave_out(self, entries: Sequence[Draft], fault: Exception) -> None:
-        """Drop the entry that the ledger rejects. To find it, write *entries* one at a time from then on until the
-        first one fails.
+        """Drop the ledger entry that cannot be written. To find it, *entries* are written one at a time until the first
+        failure.
         """
         if len(entries) > 1:
             self._max_rows = 1
@@ -252,7 +252,7 @@ class CheckpointWriter:
                 done.set_exception(StoreUnavailable("The quota file cannot be written"))
 
     async def _write_exactly(self) -> bool:
-        """Write the remaining ledger entries and the exact state of all meters. Return False if the file cannot be
+        """Write the remaining ledger entries and the exact state of all meters. Return whether the file could be
         written.
         """
         while self._entries:

@@ -1,4 +1,4 @@
-"""Quotas of a single gateway, decided in memory. The caller must wait if a request needs a new checkpoint."""
+"""Quotas of a single gateway, decided in memory. If a request needs a new checkpoint, the caller must wait for it."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,10 +10,10 @@ from gateway.tenancy.quota.meters import Meters, PlanHold, PlanMeters
 
 
 class CheckpointedMeters:
-    """Counts quotas in memory. A `CheckpointWriter` writes the changes to the file."""
+    """Counters for quotas in memory. A `CheckpointWriter` writes their changes to the file."""
 
     def __init__(self, meters: Meters, writer: CheckpointWriter, *, clock: Callable[[], float], lease_s: float) -> None:
-        """*clock* returns the time in seconds since 1970."""
+        """Create the counters. *clock* returns the time in seconds since 1970."""
         self._meters = meters
         self._writer = writer
         self._clock = clock
@@ -24,8 +24,8 @@ class CheckpointedMeters:
         return self._clock()
 
     def reserve_plan(self, hold: PlanHold, now: float) -> Granted | None:
-        """Reserve all units of *hold* at *now*, a recent time of the quota clock. Return None if nothing was reserved
-        and `reserve` must decide.
+        """Reserve all units of *hold* at *now*, a recent time of the quota clock. If nothing was reserved and `reserve`
+        must decide, return None.
         """
         hold.until = now + self._lease_s
         plan_meters, meters = hold.meters, self._meters
@@ -42,7 +42,7 @@ class CheckpointedMeters:
     def settle_plan(
         self, hold: PlanHold, entry: Draft, *, one: float, prompt: float, completion: float, both: float, usd: float
     ) -> None:
-        """Replace the reserved units by the given units, and book *entry*. A second call has no effect."""
+        """Replace the reserved units with the given units, and record *entry*. A second call has no effect."""
         meters = self._meters
         if meters.settle_plan(hold, one=one, prompt=prompt, completion=completion, both=both, usd=usd):
             if meters.alerted:
@@ -53,8 +53,8 @@ class CheckpointedMeters:
             self._writer.add(entry)
 
     def plan_meters(self, reservation: str, limits: Sequence[PlanLimit]) -> PlanMeters | None:
-        """Return the meters of *limits* after *reservation* was granted, for use with `reserve_plan`. Return None if
-        the reservation has ended.
+        """Return the meters of *limits* after *reservation* was granted, for use with `reserve_plan`, or None if the
+        reservation has ended.
         """
         held = self._meters.held(reservation)
         return None if held is None else PlanMeters(limits, held.meters)
@@ -62,8 +62,8 @@ class CheckpointedMeters:
     def reserve_at_once(
         self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft
     ) -> Granted | Refused | None:
-        """Decide like `QuotaStore.reserve`, but without waiting. Return None if a checkpoint is needed first; nothing
-        is reserved then.
+        """Decide in the same way as `QuotaStore.reserve`, but without waiting. If a checkpoint is needed first, reserve
+        nothing and return None.
         """
         decision, needed = self.reserve(team, reservation, charges, lost)
         if needed:
@@ -74,8 +74,8 @@ class CheckpointedMeters:
     def reserve(
         self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft
     ) -> tuple[Granted | Refused, list[tuple[Meter, float]]]:
-        """Decide on a reservation. Also return the meters that need a new checkpoint before the grant, with the values
-        that it must cover.
+        """Decide on a reservation. Also return the meters that need a new checkpoint before the grant, with the value
+        that each checkpoint must cover.
         """
         now = self._clock()
         decision = self._meters.reserve(team, reservation, charges, now, until=now + self._lease_s, lost=lost)
@@ -93,7 +93,7 @@ class CheckpointedMeters:
         self._meters.cancel(reservation)
 
     def settle(self, reservation: str, charges: Sequence[Charge], entry: Draft) -> None:
-        """Replace the reserved units by *charges*, and book *entry*. A second call has no effect."""
+        """Replace the reserved units with *charges*, and record *entry* in the ledger. A second call has no effect."""
         held = self._meters.settle(reservation, charges)
         if held is None:
             return

@@ -1,4 +1,4 @@
-"""Checkpoints of quota meters in an SQLite file. A checkpoint is at or beyond the current value, so that few requests
+"""Checkpoints of quota meters in an SQLite file. A checkpoint is at or above the current value, so that few requests
 need a write.
 
 A gateway that was killed restarts from its checkpoints. It refuses slightly more than necessary, and never grants more
@@ -13,23 +13,23 @@ from gateway.tenancy.quota.meter import Meter
 from gateway.tenancy.quota.meters import MeterState
 
 RATE_SHARE = 1 / 20
-"""Share of a token bucket by which a checkpoint is ahead of the current value."""
+"""Share of a token bucket by which its checkpoint is ahead of the current value."""
 RATE_AHEAD_S = 0.5
 """Minimum seconds by which the checkpoint of a rate limit is ahead of its value. A restart takes longer, so a killed
 process loses nothing.
 """
 PERIOD_SHARE = 1 / 1000
-"""Share of a period's limit by which a checkpoint is ahead. A killed process loses at most this share."""
+"""Share of a period's limit by which the checkpoint is ahead of the current value, which a killed process can lose."""
 SOON = 0.5
-"""Share of the distance to the checkpoint after which the next checkpoint is written, before a request must wait for
-it.
+"""Share of the distance to a checkpoint after which the next checkpoint is written, so that requests do not have to
+wait for it.
 """
 NEVER = -math.inf
-"""Checkpoint of a meter that is not in the file yet."""
+"""Checkpoint value for a meter that is not in the file yet."""
 
 
 def ahead(meter: Meter) -> float:
-    """Return how far the next checkpoint of *meter* is ahead of its value, in the same units."""
+    """Return how far the next checkpoint of *meter* is ahead of the meter's value, in the same units."""
     limit = meter.limit
     if meter.is_rate:
         return max(RATE_SHARE * limit.burst * 60.0 / limit.amount, RATE_AHEAD_S)
@@ -48,7 +48,7 @@ def put(meter: Meter, checkpoint: float) -> None:
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create the quota tables if they do not exist."""
+    """Create the tables for quotas if they do not exist."""
     connection.execute(
         "CREATE TABLE IF NOT EXISTS quota_mark (team TEXT NOT NULL, limit_id TEXT NOT NULL, value REAL NOT NULL, "
         "period TEXT NOT NULL, ends REAL NOT NULL, PRIMARY KEY (team, limit_id)) WITHOUT ROWID"
@@ -61,14 +61,14 @@ def create(connection: sqlite3.Connection) -> None:
 
 
 def read(connection: sqlite3.Connection, now: float) -> list[MeterState]:
-    """Return the meter states that are still valid at *now*."""
+    """Return the meter states in the file that are still valid at *now*."""
     rows = connection.execute("SELECT team, limit_id, value, period, ends FROM quota_mark WHERE ends > ?", (now,))
     return [MeterState(*row) for row in rows]
 
 
 def reclaim(connection: sqlite3.Connection, now: float) -> None:
-    """Lower the period checkpoints by the units that requests of a previous process had reserved beyond their likely
-    use.
+    """Lower the checkpoints of period limits by the units that requests of a previous process had reserved beyond their
+    likely use.
     """
     connection.execute(
         "UPDATE quota_mark SET value = max(0, value - (SELECT units FROM quota_unlikely AS u WHERE u.team = "
@@ -81,9 +81,7 @@ def reclaim(connection: sqlite3.Connection, now: float) -> None:
 
 
 def note_unlikely(connection: sqlite3.Connection, rows: Iterable[tuple[str, str, str, float, float]]) -> None:
-    """Write the rows that `reclaim` subtracts after a restart: team, limit, period, units, and end of the
-    period.
-    """
+    """Write the rows that `reclaim` subtracts after a restart: team, limit, period, units, and end of period."""
     connection.executemany(
         "INSERT INTO quota_unlikely (team, limit_id, period, units, ends) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (team, limit_id) DO UPDATE SET period = excluded.period, units = excluded.units, "
@@ -93,7 +91,7 @@ def note_unlikely(connection: sqlite3.Connection, rows: Iterable[tuple[str, str,
 
 
 def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
-    """Write the meter states *states*, replacing earlier states of the same limits."""
+    """Write the meter states *states* in place of earlier states of the same limits."""
     connection.executemany(
         "INSERT INTO quota_mark (team, limit_id, value, period, ends) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (team, limit_id) DO UPDATE SET value = excluded.value, period = excluded.period, "
@@ -103,20 +101,20 @@ def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
 
 
 def replace(connection: sqlite3.Connection, states: Sequence[MeterState]) -> None:
-    """Write the meter states *states*, and delete all earlier states."""
+    """Write the meter states *states* in place of all earlier states."""
     connection.execute("DELETE FROM quota_mark")
     connection.execute("DELETE FROM quota_unlikely")
     write(connection, states)
 
 
 def remove_ended(connection: sqlite3.Connection, now: float) -> None:
-    """Delete the rows of buckets that are full at *now* and of periods that have ended."""
+    """Delete the rows of token buckets that are full at *now* and of periods that have ended."""
     connection.execute("DELETE FROM quota_mark WHERE ends <= ?", (now,))
     connection.execute("DELETE FROM quota_unlikely WHERE ends <= ?", (now,))
 
 
 def unlikely_of(meter: Meter, units: float) -> tuple[str, str, str, float, float]:
-    """Return the row of *meter* for `note_unlikely`."""
+    """Return the row for *meter* that `note_unlikely` writes."""
     return meter.team, meter.limit.id, meter.period, units, meter.ends
 
 

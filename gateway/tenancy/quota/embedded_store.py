@@ -1,4 +1,4 @@
-"""Quotas of a single gateway, kept in memory and in one SQLite file so that they survive a kill."""
+"""Quotas of a single gateway, kept in memory and in one SQLite file, so that they survive if the process is killed."""
 
 import asyncio
 import sqlite3
@@ -19,7 +19,7 @@ SWEEP_S = 60.0
 
 
 class EmbeddedQuotaStore:
-    """A `QuotaStore` for a single gateway. Commands may use the file at the same time.
+    """Quota store for a single gateway. Commands can use the file at the same time.
 
     Limits are decided in memory. The file holds checkpoints that the meters stay below
     (`gateway.tenancy.quota.checkpoints`), so most requests write nothing. A request that crosses a checkpoint is
@@ -35,7 +35,7 @@ class EmbeddedQuotaStore:
     """
 
     def __init__(self, file: SqliteFile, book: Book, *, clock: Callable[[], float], lease_s: float) -> None:
-        """*clock* returns the time in seconds since 1970.
+        """Create the quota store. *clock* returns the time in seconds since 1970.
 
         *lease_s* must be longer than any request takes. A reservation that is never settled ends after *lease_s*
         seconds.
@@ -47,7 +47,7 @@ class EmbeddedQuotaStore:
         self.in_memory = CheckpointedMeters(self._meters, self._writer, clock=clock, lease_s=lease_s)
 
     async def open(self) -> None:
-        """Restore the state from the file. Must be awaited before any other call.
+        """Restore the state from the file. Await this before any other call.
 
         Raises:
             StoreUnavailable: if the file cannot be used.
@@ -63,7 +63,7 @@ class EmbeddedQuotaStore:
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the last write to the file failed. Limits still apply then."""
+        """Whether the last write to the file has failed. Limits still apply in this case."""
         return self._writer.is_failing
 
     @property

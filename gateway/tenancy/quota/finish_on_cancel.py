@@ -1,4 +1,4 @@
-"""Work that is finished even if its task is cancelled.
+"""Work that is completed even if its task is canceled.
 
 This module is separate because it must not be compiled. A coroutine compiled by mypyc that awaits while it handles a
 cancellation leaves that exception behind for other tasks.
@@ -10,7 +10,7 @@ from typing import Any
 
 
 async def finish_on_cancel(work: Coroutine[Any, Any, None], ask_to_end: Callable[[], None]) -> None:
-    """Run *work*. On cancellation, call *ask_to_end* and wait until *work* has finished."""
+    """Run *work*. If it is canceled, call *ask_to_end* and wait until *work* has finished."""
     async with asyncio.TaskGroup() as tasks:
         working = tasks.create_task(work)
         try:

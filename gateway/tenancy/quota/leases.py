@@ -7,20 +7,20 @@ from gateway.tenancy.quota.share import Live
 from gateway.tenancy.quota.team_calls import TeamCalls
 
 RENEWED = 500
-"""Maximum number of leases that one call renews."""
+"""Maximum number of leases to renew in one call."""
 
 
 class Leases:
-    """Active reservations, and the calls that renew their leases."""
+    """Active reservations, and the calls that renew their leases in the store."""
 
     def __init__(self, meters: RedisMeters, calls: TeamCalls, *, clock: Callable[[], float]) -> None:
-        """*clock* returns the time in seconds since 1970."""
+        """Create an empty set of leases. *clock* returns the time in seconds since 1970."""
         self._meters = meters
         self._calls = calls
         self._clock = clock
         self._live: dict[str, Live] = {}
         self._unsure: set[str] = set()
-        """Reservations that the store may not know, because they were granted without it or just before it became
+        """Reservations that the store might not know, because they were granted without it or just before it became
         unavailable.
         """
         self._cursors: dict[str, int] = {}
@@ -35,16 +35,16 @@ class Leases:
             self._unsure.add(reservation)
 
     def end(self, reservation: str) -> bool:
-        """Forget *reservation*. Return whether it was active."""
+        """Remove *reservation* from the active ones. Return whether it was active."""
         self._unsure.discard(reservation)
         return self._live.pop(reservation, None) is not None
 
     def doubt_all(self) -> None:
-        """Note that the store may have lost every reservation."""
+        """Mark every reservation as possibly lost by the store."""
         self._unsure.update(self._live)
 
     def pop_unsure(self) -> list[tuple[str, Live]]:
-        """Return the reservations that the store may not know, and clear that list. The caller must send them to the
+        """Return the reservations that the store might not know, and clear their list. The caller must send them to the
         store.
         """
         unsure, self._unsure = self._unsure, set()
@@ -57,8 +57,8 @@ class Leases:
         return alive
 
     async def renew(self, alive: Mapping[str, Sequence[str]]) -> None:
-        """Renew the leases of the reservations in *alive*, grouped by team. Also settle reservations of crashed
-        gateways, for all teams.
+        """Renew the leases of the reservations in *alive*, grouped by team. Also settle all teams' reservations of
+        crashed gateways.
 
         Raises:
             StoreUnavailable: if some leases were not renewed.

@@ -1,4 +1,4 @@
-"""Quota limits, the charges of a request against them, and the possible answers of a store."""
+"""Quota limits, the charges of a request against limits, and the possible answers of a store."""
 
 from typing import Final, Literal
 
@@ -8,16 +8,16 @@ Kind = Literal["rate", "period", "concurrent"]
 
 # What a limit counts of a request. Numbers, because they are compared for every limit of every request.
 ONE: Final = 0
-"""A limit counts each request as one unit."""
+"""Type of limit that counts each request as one unit."""
 PROMPT: Final = 1
-"""A limit counts prompt tokens, where cached tokens have a lower weight."""
+"""Type of limit that counts prompt tokens, with a lower weight for cached tokens."""
 COMPLETION: Final = 2
 BOTH: Final = 3
-"""A limit counts prompt and completion tokens, where cached prompt tokens have a lower weight."""
+"""Type of limit that counts prompt and completion tokens, with a lower weight for cached prompt tokens."""
 USD: Final = 4
-"""A limit counts US dollars and reserves the cost of the longest possible answer."""
+"""Type of limit that counts US dollars and reserves the cost of the longest possible answer."""
 MOST: Final = 5
-"""A limit counts the same tokens as BOTH and reserves the longest possible answer, so that a long answer never exceeds
+"""Type of limit that counts the same tokens as BOTH but reserves the longest possible answer, so that no answer exceeds
 a budget.
 """
 
@@ -28,27 +28,23 @@ MONTH: Final = 2
 
 
 class Limit(Value):
-    """A limit of a team or a key. It counts requests, US dollars, or tokens, which are weighted and can be
-    fractions.
-    """
+    """Limit of a team or a key. It counts requests, US dollars, or tokens, which are weighted and can be fractions."""
 
     __match_args__ = ("id", "kind", "amount", "burst")
     __slots__ = __match_args__
 
     def __init__(self, id: str, kind: Kind, amount: float, burst: float = 0.0) -> None:  # noqa: A002
         self.id = id
-        """Limit id, unique within the team, such as ``key:ci/tokens_per_minute`` or
+        """Limit id, which is unique within the team, such as ``key:ci/tokens_per_minute`` or
         ``team:blue/model:tiny/usd_per_day``.
         """
         self.kind: Kind = kind
         self.amount = amount
-        """Amount of the limit: units per minute for a rate, units per period for a period, or simultaneous units for a
-        concurrency limit.
+        """Amount of the limit: units per minute for a rate, units per period for a period, or simultaneous units for
+        concurrency.
         """
         self.burst = burst
-        """Burst of a rate limit, in units. A full bucket admits a larger request, up to *amount*, which
-        leaves a debt.
-        """
+        """Burst of a rate limit in units. A full bucket admits a larger request, up to *amount*, by going into debt."""
 
 
 class Charge(Value):
@@ -60,24 +56,24 @@ class Charge(Value):
     def __init__(
         self, limit: Limit, units: float, period: str = "", period_left_s: float = 0.0, likely: float = -1.0
     ) -> None:
-        """A *likely* value below 0 is replaced by *units*."""
+        """Create the charge. If *likely* is below 0, *units* is used instead."""
         self.limit = limit
         self.units = units
-        """Units to reserve. Always 1 for a concurrency limit."""
+        """Number of units to reserve, which is always 1 for a concurrency limit."""
         self.likely = likely if likely >= 0.0 else units
-        """Units to charge if the outcome is never known. A budget reserves more, namely the most that the request can
-        use.
+        """Number of units to charge if the outcome is never known. A budget reserves more: the most that the request
+        can use.
         """
         self.period = period
-        """Name of the limit's period, such as ``2026-11-21`` or ``2026-11``. A new name makes the count
-        start at zero.
+        """Name of the limit's period, such as ``2026-11-21`` or ``2026-11``. When the name changes, the count starts at
+        zero.
         """
         self.period_left_s = period_left_s
-        """Seconds until the limit's period ends."""
+        """Number of seconds until the end of the limit's period."""
 
 
 class PlanLimit:
-    """A limit of a plan, with what it counts and its period."""
+    """Limit of a plan, with the type of units that it counts and its period."""
 
     __slots__ = ("limit", "one", "period", "what")
 
@@ -86,7 +82,7 @@ class PlanLimit:
         self.what = what
         self.period = period
         self.one = Charge(limit, 1.0)
-        """Charge of one unit per request, used if the limit counts ONE."""
+        """Charge of one unit per request, for limits that count requests."""
 
 
 class Level(Value):
@@ -97,22 +93,22 @@ class Level(Value):
 
     def __init__(self, remaining: float, reset_s: float) -> None:
         self.remaining = remaining
-        """Units that the limit would grant now. Never below 0."""
+        """Units that the limit would grant now, which are never below 0."""
         self.reset_s = reset_s
-        """Seconds until all units are available again: until the bucket is full, or until the period ends. Always 0 for
-        a concurrency limit.
+        """Seconds until all units are available again: until the bucket is full, or until the period ends. The value is
+        always 0 for a concurrency limit.
         """
 
 
 class Granted(Value):
-    """Answer to a reservation of which all charges were granted."""
+    """Answer to a reservation whose charges were all granted."""
 
     __match_args__ = ("levels",)
     __slots__ = __match_args__
 
     def __init__(self, levels: tuple[Level, ...]) -> None:
         self.levels = levels
-        """Levels of the limits, in the order of the charges."""
+        """Levels of the limits, in the same order as the charges."""
 
 
 class Refused(Value):
@@ -123,9 +119,9 @@ class Refused(Value):
 
     def __init__(self, binding: int, wait_s: float, levels: tuple[Level, ...]) -> None:
         self.binding = binding
-        """Index of the charge whose limit takes longest to have room."""
+        """Index of the charge whose limit takes longest until it can grant the charge."""
         self.wait_s = wait_s
-        """Seconds until the limit has room, or infinity if the charge exceeds the whole limit. Always 1 for a
-        concurrency limit.
+        """Seconds until the limit can grant the charge, or infinity if the charge exceeds the whole limit. The value is
+        always 1 for a concurrency limit.
         """
         self.levels = levels

@@ -1,4 +1,4 @@
-"""The state of a caller's limits. Reading it charges nothing."""
+"""Current state of a caller's limits, which can be read without a charge."""
 
 import uuid
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ _NEVER = Entry.from_record(
         duration_ms=0.0,
     ),
 )
-"""Ledger entry of a reservation that is never granted. A store may request an entry before it decides."""
+"""Ledger entry of a reservation that is never granted. Stores sometimes request an entry before they decide."""
 
 
 @dataclass(frozen=True, slots=True)

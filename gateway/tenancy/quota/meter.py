@@ -1,4 +1,4 @@
-"""The meter of one limit, with all quota arithmetic. `redis_meters.lua` does the same arithmetic in Redis."""
+"""Meter of one limit, with all quota arithmetic. `redis_meters.lua` does the same arithmetic in Redis."""
 
 import math
 from typing import Final
@@ -6,14 +6,12 @@ from typing import Final
 from gateway.tenancy.quota.limit import Charge, Level, Limit
 
 SLACK_S: Final = 1e-6
-"""Seconds that a bucket may lack and still count as full. A double has no finer resolution for seconds
-since 1970.
-"""
+"""Seconds that a bucket can lack and still count as full. Seconds since 1970 in a double have no finer resolution."""
 SLACK_UNITS: Final = 1e-9
-"""Units that a sum may exceed its limit by without being refused. This corresponds to a nano-dollar."""
+"""Units by which a sum can exceed its limit without a refusal. They amount to a nano-dollar."""
 CONCURRENT_WAIT_S = 1.0
-"""Seconds to wait for a concurrency limit. The end of a request cannot be predicted, and one retry per
-second is cheap.
+"""Seconds to wait for a concurrency limit. The end of a request cannot be predicted, and one retry per second costs
+little.
 """
 
 
@@ -48,32 +46,32 @@ class Meter:
         self.is_concurrent = limit.kind == "concurrent"
         self.use_limit(limit)
         self.value = 0.0
-        """State of the limit. For rates and periods, see `MeterState`. For a concurrency limit, the number of active
-        requests.
+        """State of the limit. For rates and periods, see `MeterState`. For a concurrency limit, it is the number of
+        active requests.
         """
         self.granted = 0.0
-        """Next `value` if all other limits of the request also have room; see `has_room`."""
+        """Next value of `value` if all other limits of the request can grant it, too; see `has_room`."""
         self.left = 0.0
-        """Units that remain after the requested units are granted."""
+        """Units of the limit that remain after a grant of the requested units."""
         self.full_in_s = 0.0
-        """Seconds until the bucket of a rate limit is full after the requested units are granted."""
+        """Seconds until the bucket of a rate limit is full after a grant of the requested units."""
         self.period = ""
         self.ends = 0.0
         self.is_past = False
-        """Whether the meter's period has ended and another meter has replaced it."""
+        """Whether the period of the meter has ended and another meter has replaced it."""
         self.is_gone = False
-        """Whether the meter was dropped because its period is over or because it was unused."""
+        """Whether the meter was dropped, because its period is over or because it was unused."""
         self.alert = math.inf if self.is_concurrent else alert
         """Threshold of `value` above which the meter is added to `Meters.alerted`."""
         self.unlikely = 0.0
         """Part of `value` that active requests have reserved beyond their likely use."""
         self.noted = 0.0
-        """Value of `unlikely` that was last written to the file."""
+        """Value of `unlikely` that was written to the file last."""
         self.checkpoint = self.alert
-        """Checkpoint in the file, which is at or beyond `value`."""
+        """Checkpoint of the meter in the file, which is at or above `value`."""
 
     def use_limit(self, limit: Limit) -> None:
-        """Count for *limit* from now on. It must have the same kind, but may have another amount."""
+        """Count for *limit* from now on. It must be of the same kind, but its amount can be different."""
         self.limit = limit
         self.amount = limit.amount
         self.burst = limit.burst
@@ -106,7 +104,7 @@ class Meter:
         return True
 
     def grant(self, unlikely: float) -> bool:
-        """Reserve the units of the last `has_room` call. *unlikely* of them are beyond the likely use.
+        """Reserve the units of the last call of `has_room`. *unlikely* of these units are beyond the likely use.
 
         Returns:
             Whether `value` now exceeds `alert`.
@@ -116,7 +114,7 @@ class Meter:
         return value > self.alert
 
     def settle(self, reserved: float, used: float, unlikely: float, unit_s: float) -> bool:
-        """Replace *reserved* units by *used* units. *unlikely* and *unit_s* come from the reservation.
+        """Replace *reserved* units with *used* units. *unlikely* and *unit_s* are the values from the reservation.
 
         Returns:
             Whether `value` now exceeds `alert`.
@@ -135,8 +133,8 @@ class Meter:
         return value > self.alert
 
     def wait_s(self, charge: Charge, now: float) -> float:
-        """Return the seconds until *charge* could be granted without other requests: 0 if it fits now, and infinity if
-        it never fits.
+        """Return the seconds until *charge* could be granted without other requests, which are 0 if it fits now, and
+        infinity if it never fits.
         """
         units, limit = charge.units, self.limit
         if units <= 0.0:
@@ -156,7 +154,7 @@ class Meter:
         return max(left_s, SLACK_S)
 
     def level(self, charge: Charge, now: float) -> Level:
-        """Return the current state of the limit. *charge* contains the end of the period."""
+        """Return the current state of the limit. *charge* contains the time when the period ends."""
         limit = self.limit
         if self.is_rate:
             full_in_s = self.value - now

@@ -1,4 +1,4 @@
-"""All limits of all teams, counted in memory. This is a state machine without a clock.
+"""Meters of all limits of all teams, counted in memory. They form a state machine without a clock.
 
 A *rate* limit is a token bucket. Its state is the time at which the bucket will be full again (the theoretical arrival
 time of GCRA), so refilling needs no work. *period* and *concurrent* limits are counters with a maximum.
@@ -49,25 +49,23 @@ the current period.
 
 
 class MeterState(msgspec.Struct, frozen=True):
-    """State of a rate or period limit that is kept across restarts."""
+    """State of a rate limit or period limit that is kept across restarts."""
 
     team: str
     limit: str
     """Id of the limit, as in `Limit.id`."""
     value: float
-    """Time at which the bucket of a rate limit is full, in seconds since 1970, or the units used of a
-    period limit.
-    """
+    """Time at which the bucket of a rate limit is full, in seconds since 1970, or the used units of a period limit."""
     period: str
     """Name of the current period, or an empty string for a rate limit."""
     ends: float
-    """Time after which the state can be dropped because the bucket is full or the period is over, in seconds since
+    """Time after which the state can be dropped, because the bucket is full or the period is over, in seconds since
     1970.
     """
 
 
 class ChargeHold:
-    """Charges of a reservation that is not settled yet."""
+    """Charges of a reservation that has not been settled yet."""
 
     __slots__ = ("charges", "lost", "meters", "team", "until")
 
@@ -83,12 +81,12 @@ class ChargeHold:
         self.charges = charges
         self.meters = meters
         self.until = until
-        """End of the reservation's lease, in seconds since 1970."""
+        """End of the reservation's lease in seconds since 1970."""
         self.lost = lost
 
 
 class PlanMeter:
-    """One limit of a plan, with the meter that counts it."""
+    """Limit of a plan, with the meter that counts it."""
 
     __slots__ = ("level", "limit", "meter", "period", "unit_s", "what")
 
@@ -104,22 +102,22 @@ class PlanMeter:
 
 
 class PlanMeters:
-    """The meters of all limits of one plan, looked up once."""
+    """Meters of all limits in a plan, looked up once."""
 
     __slots__ = ("budgets", "day", "day_left_s", "each", "granted", "month", "month_left_s")
 
     def __init__(self, limits: Sequence[PlanLimit], meters: Sequence[Meter]) -> None:
-        """*meters* belong to *limits* and have the same order."""
+        """Create the list of meters. *meters* belong to *limits* and have the same order."""
         self.each = [PlanMeter(limit, meter) for limit, meter in zip(limits, meters, strict=True)]
         self.budgets = [each.meter for each in self.each if each.period != NEVER]
         self.granted = Granted(tuple([each.level for each in self.each]))
-        """Answer to every grant. It is always the same object, and each decision overwrites its levels."""
+        """Answer to every grant. It is always the same object, and each decision overwrites the levels in it."""
         # The current periods. The caller sets them before each decision.
         self.day = self.month = ""
         self.day_left_s = self.month_left_s = 0.0
 
     def have_room(self, hold: "PlanHold", now: float) -> bool:
-        """Return whether all units of *hold* can be granted. Also return False if one of the meters has been replaced.
+        """Return whether all units of *hold* can be granted. If one of the meters has been replaced, return False.
 
         *now* is in seconds since 1970. Takes about 50 ns per limit.
         """
@@ -165,7 +163,7 @@ class PlanHold:
         self.meters: PlanMeters | None = None
         """Meters of the plan, or None if nothing is reserved or if the reservation was made with charges."""
         self.is_held = False
-        """Whether the units are reserved and not settled yet."""
+        """Whether the units are reserved and have not been settled yet."""
         # Units by what limits count, see `gateway.tenancy.quota.limit`.
         self.prompt = 0.0
         self.completion = 0.0
@@ -173,12 +171,12 @@ class PlanHold:
         self.most_both = 0.0
         self.usd = 0.0
         self.likely_usd = 0.0
-        """US dollars to charge if the outcome is never known. For tokens, `both` holds that amount."""
+        """US dollars to charge if the outcome is never known. For tokens, `both` is this amount."""
         self.until = 0.0
-        """End of the reservation's lease, in seconds since 1970."""
+        """End of the reservation's lease in seconds since 1970."""
 
     def units(self, what: int) -> float:
-        """Return the units that the request takes from a limit that counts *what*."""
+        """Return the number of units that the request takes from a limit of the type *what*."""
         if what == ONE:
             return 1.0
         if what == BOTH:
@@ -190,32 +188,32 @@ class PlanHold:
         return self.prompt if what == PROMPT else self.completion
 
     def unlikely(self, what: int) -> float:
-        """Return the part of a budget's `units` that is beyond the likely use."""
+        """Return the part of `units` of a budget that is beyond the likely use."""
         return self.usd - self.likely_usd if what == USD else self.most_both - self.both
 
     def __call__(self) -> Entry:
-        """Return the ledger entry to book if the request is never settled. This makes a hold a `Draft`."""
+        """Return the ledger entry to write if the request is never settled, so that a hold can be used as a `Draft`."""
         raise NotImplementedError
 
 
 class Meters:
-    """All limits of all teams. *now* arguments are in seconds since 1970. Amounts and bursts must be above 0.
+    """Meters of all limits of all teams. *now* arguments are in seconds since 1970. Amounts and bursts must be above 0.
 
     A call takes about 0.3 us per charge.
     """
 
     def __init__(self, *, alert: float = math.inf) -> None:
-        """New meters are added to `alerted` when their value exceeds *alert*."""
+        """Create an empty set of meters. New meters are added to `alerted` when their value exceeds *alert*."""
         self._alert = alert
         self._teams: dict[str, dict[str, Meter]] = {}
         self._held: dict[str, ChargeHold] = {}
         self._plans_held: dict[PlanHold, None] = {}
         self._restored: dict[tuple[str, str], MeterState] = {}
         self.alerted: list[Meter] = []
-        """Meters whose value exceeds their `alert`. The reader must empty the list."""
+        """Meters whose value exceeds the threshold `alert`. The reader must empty this list."""
 
     def __len__(self) -> int:
-        """Return the number of reservations that are not settled yet."""
+        """Return the number of reservations that have not been settled yet."""
         return len(self._held) + len(self._plans_held)
 
     def reserve(
@@ -228,8 +226,8 @@ class Meters:
         until: float = math.inf,
         lost: Draft | None = None,
     ) -> Granted | Refused:
-        """Reserve all *charges*, or none if a limit lacks room. Each charge must be for a different limit. *until* and
-        *lost* are used by `expire`.
+        """Reserve all *charges*, or none if a limit cannot grant one. Each charge must be for a different limit.
+        `expire` uses *until* and *lost*.
         """
         meters = self._teams.get(team)
         if meters is None:
@@ -254,7 +252,7 @@ class Meters:
         return Granted(tuple(levels))
 
     def reserve_plan(self, hold: PlanHold, now: float) -> bool:
-        """Reserve all units of *hold*, or none. Return False if `reserve` must decide."""
+        """Reserve all units of *hold*, or none. If `reserve` must decide, return False."""
         meters = hold.meters
         if meters is None or not meters.have_room(hold, now):
             return False
@@ -266,8 +264,8 @@ class Meters:
         return True
 
     def settle(self, reservation: str, charges: Sequence[Charge]) -> ChargeHold | None:
-        """Replace the reserved units by *charges*, which must name the same limits in the same order. Return None if
-        the reservation is already settled.
+        """Replace the reserved units with *charges*, which must have the same limits in the same order. If the
+        reservation is already settled, return None.
         """
         held = self._held.get(reservation)
         if held is None:
@@ -285,7 +283,7 @@ class Meters:
     def settle_plan(
         self, hold: PlanHold, *, one: float, prompt: float, completion: float, both: float, usd: float
     ) -> bool:
-        """Replace the reserved units by the given units. Return False if *hold* is already settled."""
+        """Replace the reserved units with the given units. Return whether *hold* was not settled before."""
         meters = hold.meters
         if meters is None or not hold.is_held:
             return False
@@ -311,25 +309,25 @@ class Meters:
         return True
 
     def cancel(self, reservation: str) -> ChargeHold | None:
-        """Release all units that *reservation* has reserved."""
+        """Release all units that are reserved for *reservation*."""
         held = self._held.get(reservation)
         if held is None:
             return None
         return self.settle(reservation, [Charge(charge.limit, 0.0) for charge in held.charges])
 
     def cancel_plan(self, hold: PlanHold) -> None:
-        """Release all units that the reservation *hold* has reserved."""
+        """Release all units that are reserved for the reservation *hold*."""
         self.settle_plan(hold, one=0.0, prompt=0.0, completion=0.0, both=0.0, usd=0.0)
 
     def expire(self, now: float) -> list[ChargeHold]:
-        """Settle each reservation whose lease has ended with its likely use. This looks at every reservation."""
+        """Settle each reservation whose lease has ended with its likely use. This takes a look at every reservation."""
         ended = [(reservation, held) for reservation, held in self._held.items() if held.until <= now]
         for reservation, held in ended:
             self.settle(reservation, [Charge(charge.limit, charge.likely) for charge in held.charges])
         return [held for _, held in ended]
 
     def expire_plans(self, now: float) -> list[PlanHold]:
-        """Settle each plan reservation whose lease has ended with its likely use. This looks at every
+        """Settle each plan reservation whose lease has ended with its likely use. This takes a look at every
         reservation.
         """
         ended = [hold for hold in self._plans_held if hold.until <= now]
@@ -340,11 +338,11 @@ class Meters:
         return ended
 
     def spent(self, team: str, charges: Sequence[Charge], now: float) -> list[float]:
-        """Return the units used or reserved of the period limits in *charges*. They may exceed the limits."""
+        """Return the used or reserved units of the period limits in *charges*. They can exceed the limits."""
         return [meter.value for meter in self._meters_of(team, charges, now)]
 
     def refund(self, team: str, charges: Sequence[Charge], now: float) -> list[Meter]:
-        """Reduce the used units of period limits by *charges*, at most to 0. Return the meters of those limits."""
+        """Reduce the used units of period limits by *charges*, but not below 0. Return the meters of these limits."""
         meters = self._meters_of(team, charges, now)
         for meter, charge in zip(meters, charges, strict=True):
             meter.value = max(0.0, meter.value - charge.units)
@@ -354,8 +352,8 @@ class Meters:
         return self._held.get(reservation)
 
     def states(self, now: float) -> Iterator[MeterState]:
-        """Yield the meter states that another process needs to continue with `restore`. Reservations are
-        not included.
+        """Yield the meter states with which another process can continue by calling `restore`. Reservations are not
+        included.
         """
         for meters in self._teams.values():
             for meter in meters.values():
@@ -365,11 +363,11 @@ class Meters:
         yield from (state for state in self._restored.values() if state.ends > now)
 
     def restore(self, states: Iterable[MeterState]) -> None:
-        """Continue from *states*. Must be called before anything is counted."""
+        """Continue from *states*. Call this before anything is counted."""
         self._restored.update({(state.team, state.limit): state for state in states})
 
     def forget(self, now: float) -> None:
-        """Drop unused meters, so that removed teams and limits take no memory."""
+        """Drop unused meters, so that removed teams and limits take up no memory."""
         live = {id(meter) for held in self._held.values() for meter in held.meters}
         live |= {id(each.meter) for hold in self._plans_held if hold.meters is not None for each in hold.meters.each}
         for team, meters in list(self._teams.items()):
@@ -390,7 +388,7 @@ class Meters:
         return found
 
     def _current(self, meters: dict[str, Meter], team: str, charge: Charge, now: float) -> Meter:
-        """Return the meter that counts *charge*. Create a new meter if the period of the existing one is over."""
+        """Return the meter that counts *charge*. If the period of the existing meter is over, create a new meter."""
         id_ = charge.limit.id
         meter = meters.get(id_)
         if meter is None:
@@ -401,7 +399,7 @@ class Meters:
         return meter
 
     def _first(self, team: str, charge: Charge, now: float) -> Meter:
-        """Create the first meter for the limit of *charge*, from its stored state if that is still valid."""
+        """Create the first meter for the limit of *charge*. If its stored state is still valid, use it."""
         state = self._restored.pop((team, charge.limit.id), None)
         meter = self._new(team, charge, now)
         if state is None or state.ends <= now or (state.period == "") != meter.is_rate:

@@ -1,21 +1,21 @@
-"""Queue of operations that the store must still carry out in the background."""
+"""Queue of background operations that the store still has to carry out."""
 
 from collections import deque
 
 from gateway.tenancy.quota.redis_meters import Operation
 
 MAX_WAITING = 50_000
-"""Maximum number of queued operations. At 1.5 kB each they take 75 MB, enough for eight minutes without the store at
-100 requests per second.
+"""Maximum number of operations in the queue. At 1.5 kB each they take 75 MB, enough for eight minutes without the store
+at 100 requests per second.
 """
 KEPT_S = 5.0
-"""Seconds for which completed operations are kept. After a crash or a failover, Redis may lose what it acknowledged in
-its last second or two.
+"""Seconds for which completed operations are kept. After a crash or a failover, Redis can lose what it confirmed in its
+last second or two.
 """
 
 
 class Outbox:
-    """Operations of each team, numbered from 1 in order of arrival.
+    """Queued operations of each team, numbered from 1 in order of arrival.
 
     Recently completed operations are kept for `reopen`. *now* arguments are in seconds of any clock.
     """
@@ -26,8 +26,8 @@ class Outbox:
         self._done: dict[str, deque[tuple[float, Operation]]] = {}
         self._waiting: dict[str, deque[Operation]] = {}
         self._numbers: dict[str, int] = {}
-        """Last operation number of each team. It is kept forever, because the store ignores numbers that it
-        has seen.
+        """Number of the last operation of each team. It is kept forever, because the store ignores numbers that it has
+        already seen.
         """
         self._length = 0
         self.dropped = 0
@@ -37,11 +37,11 @@ class Outbox:
         return self._length
 
     def teams(self) -> list[str]:
-        """Return the teams that have waiting operations."""
+        """Return the teams that have operations in the queue."""
         return list(self._waiting)
 
     def add(self, team: str, operation: Operation) -> None:
-        """Append *operation*. If the queue is full, drop the oldest operation of the team with the most
+        """Append *operation* to the queue. If the queue is full, drop the oldest operation of the team with the most
         operations.
         """
         if self._length >= self._max_waiting:
@@ -51,23 +51,21 @@ class Outbox:
         self._length += 1
 
     def first(self, team: str, most: int) -> tuple[int, list[Operation]]:
-        """Return the number of the oldest operation of *team*, and the first *most* operations. They stay
-        in the queue.
+        """Return the number of the oldest operation of *team*, and the first *most* operations, which stay in the
+        queue.
         """
         waiting = self._waiting.get(team, ())
         number = self._numbers.get(team, 0) - len(waiting) + 1
         return number, [operation for operation, _ in zip(waiting, range(most), strict=False)]
 
     def done(self, team: str, last: int, now: float) -> None:
-        """Mark the operations of *team* up to number *last* as completed."""
+        """Mark the operations of *team* up to the number *last* as completed."""
         done = self._done.setdefault(team, deque())
         done.extend((now, operation) for operation in self._pop(team, last))
         self._forget(team, now)
 
     def reopen(self, now: float) -> None:
-        """Queue recently completed operations again under their old numbers, because the store may have
-        lost them.
-        """
+        """Queue recently completed operations again under their old numbers, because the store might have lost them."""
         for team in list(self._done):
             self._forget(team, now)
             done = self._done.pop(team, ())
@@ -77,7 +75,7 @@ class Outbox:
                 self._length += len(done)
 
     def forget(self, now: float) -> None:
-        """Free the memory of operations that were completed long ago."""
+        """Free the memory of operations that were completed a long time ago."""
         for team in list(self._done):
             self._forget(team, now)
 

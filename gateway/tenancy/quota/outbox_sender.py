@@ -1,4 +1,4 @@
-"""Sends queued operations to the store in the background, and registers their teams."""
+"""Background sender of queued operations to the store, which also registers the teams of the operations."""
 
 import asyncio
 import logging
@@ -11,11 +11,11 @@ from gateway.tenancy.quota.team_calls import TeamCalls
 _log = logging.getLogger(__name__)
 
 BATCH = 64
-"""Operations in one call. A call takes Redis about 2 ms."""
+"""Number of operations in one call, which takes Redis about 2 ms."""
 
 
 class OutboxSender:
-    """Queue of store operations of one gateway, and the calls that empty it."""
+    """Queue of one gateway's store operations, with the calls that empty the queue."""
 
     def __init__(
         self,
@@ -26,7 +26,7 @@ class OutboxSender:
         *,
         clock: Callable[[], float],
     ) -> None:
-        """*work* is set whenever there is something to send. *clock* returns the time in seconds since 1970."""
+        """Create the sender. *work* is set when there is something to send. *clock* returns seconds since 1970."""
         self._meters = meters
         self._outbox = outbox
         self._calls = calls
@@ -42,7 +42,7 @@ class OutboxSender:
 
     @property
     def dropped(self) -> int:
-        """Number of operations that were dropped because the queue was full. The ledger lacks them."""
+        """Number of operations that were dropped because the queue was full. The ledger does not contain them."""
         return self._outbox.dropped
 
     def register(self, team: str) -> None:
@@ -53,7 +53,7 @@ class OutboxSender:
             self._work.set()
 
     def add(self, team: str, operation: Operation) -> None:
-        """Queue *operation*. The next call sends it to the store."""
+        """Add *operation* to the queue, so that the next call sends it to the store."""
         dropped = self._outbox.dropped
         self._outbox.add(team, operation)
         if dropped == 0 < self._outbox.dropped:
@@ -61,19 +61,19 @@ class OutboxSender:
         self._work.set()
 
     def resend_recent(self) -> None:
-        """Send recent operations and the names of their teams again, because the store may have lost them."""
+        """Send recent operations and the names of their teams again, because the store might have lost them."""
         self._outbox.reopen(self._clock())
         self._unregistered.update(self._outbox.teams())
 
     def forget_all_but(self, teams: Iterable[str]) -> None:
-        """Free the memory of old operations. Teams that are not in *teams* are registered again at their next
+        """Free the memory of old operations. A team that is not in *teams* will be registered again with its next
         reservation.
         """
         self._outbox.forget(self._clock())
         self._registered = set(teams)
 
     async def send(self) -> None:
-        """Send all queued operations.
+        """Send all queued operations to the store.
 
         Raises:
             StoreUnavailable: if some operations could not be sent.

@@ -1,41 +1,39 @@
-"""Expected answer lengths, learned per team, model and requested size. Rate limits reserve these lengths."""
+"""Expected answer lengths, learned for each team, model and requested size. Rate limits reserve these lengths."""
 
 import math
 from array import array
 from typing import Final
 
 WINDOW: Final = 64
-"""Number of recent answers from which a length is learned."""
+"""Number of recent answers from which an expected length is learned."""
 QUANTILE: Final = 0.9
-"""Quantile of recent answer lengths that is reserved. One answer in ten is longer, and is settled like all
-others.
-"""
+"""Quantile of recent answer lengths to reserve. One answer in ten is longer, and is settled like all others."""
 EVERY: Final = 8
-"""Number of answers between two estimates. The expected length is unknown before the first estimate."""
+"""Number of answers between two estimates of the length. The expected length is unknown before the first estimate."""
 SIZES: Final = 9
-"""Number of request classes by `max_tokens`: unlimited, below 4, 16, 64 ... 16,384, and more. The classes are separate
-because answers to requests for one token predict nothing for requests for thousands.
+"""Number of request classes by `max_tokens`: unlimited, below 4, 16, 64 ... 16,384, and more. Separate classes are
+needed, because answers to requests for one token predict nothing about requests for thousands.
 """
 MOST_PAIRS = 4096
-"""Maximum number of pairs of team and model. The least recently used pairs are dropped. A pair takes 1 KiB, or 5 KiB
-with all sizes.
+"""Maximum number of team and model pairs. The least recently used pairs are dropped. A pair takes 1 KiB, or 5 KiB with
+all sizes.
 """
 FORGOTTEN = 64
-"""Number of pairs of team and model that are dropped at a time."""
+"""Number of team and model pairs to drop at a time."""
 
 
 class RecentLengths:
-    """Lengths of recent answers to requests of one size class."""
+    """Lengths of recent answers to requests in one size class."""
 
     __slots__ = ("expected", "last", "next", "unseen")
 
     def __init__(self) -> None:
         self.last = array("d")
-        """Ring buffer of recent lengths in tokens. When it is full, the oldest length is at index `next`."""
+        """Ring buffer of recent answer lengths in tokens. When it is full, the oldest length is at index `next`."""
         self.next = 0
         self.unseen = 0
         self.expected = -1.0
-        """Expected answer length in tokens. A value below 0 means that it is unknown."""
+        """Expected answer length in tokens, or a value below 0 if it is unknown."""
 
     def learn(self, tokens: float) -> None:
         if len(self.last) < WINDOW:
@@ -50,33 +48,33 @@ class RecentLengths:
 
 
 class Lengths:
-    """Answer lengths of one model for one team."""
+    """Recent answer lengths of one model for one team."""
 
     __slots__ = ("heard", "is_forgotten", "sizes")
 
     def __init__(self) -> None:
         self.sizes: list[RecentLengths | None] = [None] * SIZES
-        """Recent lengths per size class, or None for a class without answers."""
+        """Recent lengths by size class, or None for a class without answers."""
         self.heard = 0
         """Sequence number of the latest answer, counted over all teams and models."""
         self.is_forgotten = False
-        """Whether this object was dropped to save memory. Another object may have replaced it."""
+        """Whether the object was dropped to save memory. If so, another object can have replaced it."""
 
 
 class OutputLengths:
-    """Learns answer lengths from completed answers. Learning takes O(1). In addition, every `EVERY`th answer scans
-    `WINDOW` numbers, and every `FORGOTTEN`th pair beyond `MOST_PAIRS` scans all pairs.
+    """Answer lengths that are learned from completed answers. Learning takes O(1). In addition, every `EVERY`th answer
+    scans `WINDOW` numbers, and every `FORGOTTEN`th pair beyond `MOST_PAIRS` scans all pairs.
     """
 
     def __init__(self, *, default: float) -> None:
-        """*default* is the expected number of tokens in an answer as long as the length is unknown."""
+        """Create the collection. *default* is the expected length of an answer in tokens while nothing is learned."""
         self._default = default
         self._lengths: dict[tuple[str, str], Lengths] = {}
         self._answers = 0
 
     def lengths_for(self, team: str, model: str) -> Lengths:
-        """Return the learned lengths of *team* and *model*, which are empty for a new pair. The caller may keep the
-        object until it is forgotten.
+        """Return the learned lengths for *team* and *model*, which are empty for a new pair. The caller can keep the
+        object until `is_forgotten` is true.
         """
         pair = (team, model)
         known = self._lengths.get(pair)
@@ -88,8 +86,8 @@ class OutputLengths:
         return known
 
     def expected(self, of: Lengths, *, asked: int | None = None, cap: int | None = None, choices: int = 1) -> float:
-        """Return the expected tokens of all answers to one request. Each answer is limited by the caller's *asked*
-        tokens and by the model's *cap*.
+        """Return the expected tokens in all answers to one request. Each answer is limited to the caller's *asked*
+        tokens and the model's *cap*.
         """
         recent = of.sizes[_size(asked)]
         tokens = self._default if recent is None or recent.expected < 0.0 else recent.expected
@@ -100,7 +98,7 @@ class OutputLengths:
         return tokens * choices
 
     def learn(self, of: Lengths, tokens: float, *, asked: int | None = None, choices: int = 1) -> None:
-        """Learn that a request for *asked* tokens got *tokens* tokens in all *choices* together."""
+        """Learn that a request for *asked* tokens got *tokens* tokens in all of its *choices* answers together."""
         self._answers += 1
         of.heard = self._answers
         size = _size(asked)
@@ -110,14 +108,14 @@ class OutputLengths:
         recent.learn(tokens / choices if choices > 1 else tokens)
 
     def _forget(self) -> None:
-        """Drop several of the least recently used pairs at once, because finding them scans all pairs."""
+        """Drop several of the least recently used pairs at once, because all pairs must be scanned to find them."""
         pairs = sorted(self._lengths, key=lambda pair: self._lengths[pair].heard)
         for pair in pairs[:FORGOTTEN]:
             self._lengths.pop(pair).is_forgotten = True
 
 
 def _size(asked: int | None) -> int:
-    """Return the size class of a request for *asked* tokens."""
+    """Return the size class of a request that asks for *asked* tokens."""
     if asked is None:
         return 0
     return min(SIZES - 1, max(1, (asked.bit_length() + 1) // 2))

@@ -1,4 +1,4 @@
-"""Ends the streams of teams that have exceeded a budget by more than the tolerance.
+"""End the streams of teams that have exceeded a budget by more than the tolerance.
 
 A budget reserves the longest possible answer, so few streams are ended. This happens to requests that took the last
 part of a small budget, with engines that generate more tokens than configured, and after a budget was lowered.
@@ -21,25 +21,25 @@ CHECK_S = 0.5
 
 
 class Stream(Protocol):
-    """A streamed answer that can be ended early."""
+    """Streamed answer that can be ended early."""
 
     stopped: GatewayError | None
-    """Error that the caller gets in place of the next token, or None while the stream may continue. The answer ends
-    with this error.
+    """Error that the caller gets in place of the next token, which ends the answer, or None while the stream can
+    continue.
     """
 
     @property
     def events(self) -> int:
-        """Number of tokens that were sent to the caller, as far as known."""
+        """Number of tokens that were sent to the caller, as far as this is known."""
         ...
 
 
 class Overspending:
-    """The open streams of all teams with budgets in this gateway."""
+    """Open streams of all teams with budgets in the gateway."""
 
     def __init__(self, store: QuotaStore, *, tolerance: float, clock: Callable[[], float]) -> None:
-        """*tolerance* is the share of a budget by which the budget may be exceeded. *clock* returns the time in seconds
-        since 1970.
+        """Create the collection. *tolerance* is the share of a budget by which it can be exceeded. *clock* returns the
+        time in seconds since 1970.
         """
         self._store = store
         self._tolerance = tolerance
@@ -52,7 +52,7 @@ class Overspending:
             self._open.setdefault(reservation.team, {})[stream] = reservation
 
     def end(self, stream: Stream, team: str) -> None:
-        """Stop watching *stream*. This has no effect if the stream is not watched."""
+        """Stop watching *stream*. If it is not watched, this has no effect."""
         streams = self._open.get(team)
         if streams is not None:
             streams.pop(stream, None)
@@ -60,7 +60,7 @@ class Overspending:
                 del self._open[team]
 
     async def run(self) -> None:
-        """Check all teams periodically until cancelled."""
+        """Check the budgets of all teams periodically until canceled."""
         while True:
             await asyncio.sleep(CHECK_S)
             for team in list(self._open):
@@ -68,7 +68,7 @@ class Overspending:
                     await self.check(team)
 
     async def check(self, team: str) -> None:
-        """Stop the streams of *team* if a budget is exceeded by more than the tolerance.
+        """Stop the streams of *team* if any budget is exceeded by more than the tolerance.
 
         Raises:
             StoreUnavailable: if the store cannot report the use of the budgets.
@@ -86,8 +86,8 @@ class Overspending:
             self._stop(streams, scoped, used)
 
     def _stop(self, streams: dict[Stream, Reservation], scoped: Scoped, spent: float) -> None:
-        """Stop the streams that the budget *scoped* no longer covers. *spent* units of the budget are used
-        or reserved.
+        """Stop the streams that the budget *scoped* no longer covers. *spent* units of this budget are used or
+        reserved.
         """
         limit, over = scoped.limit, {}
         for stream, reservation in streams.items():

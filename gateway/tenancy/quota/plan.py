@@ -1,4 +1,4 @@
-"""The limits of one caller for one model, and the charges of a request. They are looked up once, not for
+"""Plans with the limits of one caller for one model, and the charges of a request. Plans are looked up once, not for
 every request.
 """
 
@@ -32,15 +32,15 @@ from gateway.tenancy.teams.limits import Limits, Measure
 
 MEASURES: tuple[Measure, ...] = get_args(Measure)
 MOST_PLANS = 65_536
-"""Maximum number of plans that are kept, one per caller and model. Beyond it, all plans are dropped and built again
-when needed.
+"""Maximum number of plans to keep, one for each caller and model. Above it, all plans are dropped and built again when
+needed.
 """
 FIRST_REQUESTS: Final = 5.0
 """Minimum burst of a request limit. Without it, a limit of 10 per minute with a burst of a tenth would refuse the
 second request.
 """
 PARTS: Final = 1_000_000.0
-"""Fractions of a token that are counted. Cached tokens have a weight, so token counts are not whole numbers."""
+"""Fractions of a token that are counted. Because of the weight of cached tokens, token counts are not whole numbers."""
 
 _COUNTS: dict[Measure, int] = {
     "requests_per_minute": ONE,
@@ -54,17 +54,17 @@ _COUNTS: dict[Measure, int] = {
 }
 
 _PERIODS: dict[Measure, int] = {"tokens_per_day": DAY, "usd_per_day": DAY, "usd_per_month": MONTH}
-"""Periods of the measures that have one. All other measures have no period."""
+"""Periods of those measures that have a period."""
 
 CostUsd = Callable[[float, float, float], float]
-"""Function that returns the cost in US dollars from the numbers of prompt tokens, cached tokens among them, and
-completion tokens.
+"""Function that returns the cost in US dollars from the number of prompt tokens, how many of them were cached, and the
+number of completion tokens.
 """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Metered:
-    """Properties of a model that limits need. All requests share one object until the settings change.
+    """Properties of a model that limits need. Until the settings change, all requests share one object.
 
     Objects are compared by identity.
     """
@@ -75,11 +75,11 @@ class Metered:
     max_output_tokens: int | None = None
     """Maximum number of tokens in one answer, or None if it is unknown."""
     most_usd: CostUsd | None = None
-    """Price of the most expensive backend that may answer, or None if it is the same as *cost_usd*."""
+    """Price of the most expensive backend that can answer, or None if it is equal to *cost_usd*."""
 
 
 class Tokens(Value):
-    """Token counts of a request, before weights are applied."""
+    """Token counts of a request before weights are applied."""
 
     __match_args__ = ("prompt", "cached", "completion")
     __slots__ = __match_args__
@@ -87,12 +87,12 @@ class Tokens(Value):
     def __init__(self, prompt: float, cached: float, completion: float) -> None:
         self.prompt = prompt
         self.cached = cached
-        """Prompt tokens that were in the cache. They are included in *prompt*."""
+        """Number of prompt tokens that were in the cache. *prompt* includes them."""
         self.completion = completion
 
 
 class Calendar:
-    """Days and months of a time zone. A day begins at local midnight, and can be 23 or 25 hours long."""
+    """Calendar of days and months in a time zone. A day begins at local midnight, and can be 23 or 25 hours long."""
 
     def __init__(self, zone: tzinfo) -> None:
         self._zone = zone
@@ -102,13 +102,13 @@ class Calendar:
         self.day_ends = self.month_ends = 0.0
 
     def update(self, now: float) -> None:
-        """Set `day`, `month`, `day_ends` and `month_ends` for *now*, in seconds since 1970."""
+        """Set `day`, `month`, `day_ends` and `month_ends` for the time *now* in seconds since 1970."""
         if not self._from <= now < self.day_ends:
             self._turn(now)
 
     def periods(self, now: float) -> tuple[tuple[str, str, str], tuple[float, float, float]]:
         """Return two tuples: the period names ``("", "2026-11-21", "2026-11")``, and the seconds until each period
-        ends. The first item of each stands for a limit without a period.
+        ends. The first item of each is for limits without a period.
 
         *now* is in seconds since 1970.
         """
@@ -127,8 +127,8 @@ class Calendar:
 
 
 class Plan:
-    """The limits of one caller for one model. Limits of the key come before limits of the team, and charges have the
-    same order.
+    """Limits of one caller for one model. Limits of the key come before limits of the team, and charges have the same
+    order.
     """
 
     __slots__ = (
@@ -144,7 +144,7 @@ class Plan:
         calendar: Calendar,
         unreserved_minutes: float = math.inf,
     ) -> None:
-        """*unreserved_minutes* has the same meaning as in `Plans`."""
+        """Create the plan. *unreserved_minutes* has the same meaning as in `Plans`."""
         self.scoped = tuple(scoped)
         self.limits = tuple(each.limit for each in scoped)
         self.heads = RateHeads(scoped)
@@ -154,15 +154,15 @@ class Plan:
             PlanLimit(each.limit, _COUNTS[each.measure], _PERIODS.get(each.measure, NEVER)) for each in scoped
         ]
         self.counts_usd = any(each.what == USD for each in self.plan_limits)
-        """Whether a limit of the plan counts the cost of requests."""
+        """Whether any limit of the plan counts the cost of requests."""
         self.counts_most = any(each.what in {USD, MOST} for each in self.plan_limits)
-        """Whether a limit of the plan depends on the longest possible answer."""
+        """Whether any limit of the plan depends on the longest possible answer."""
         per_minute = [each.limit.amount for each in self.plan_limits if each.what in {COMPLETION, BOTH}]
         self.unreserved = unreserved_minutes * min(per_minute, default=math.inf)
-        """Maximum number of answer tokens beyond their reservations that may be in flight for the team."""
+        """Maximum number of answer tokens beyond their reservations that the team can have in flight."""
         self._has_periods = any(each.period for each in self.plan_limits)
         self.meters: PlanMeters | None = None
-        """Meters of all limits in the plan. None if they are not looked up yet, or if another process counts the
+        """Meters of all limits in the plan, or None if they are not looked up yet or if another process counts the
         limits.
         """
         self.lengths: Lengths | None = None
@@ -177,7 +177,7 @@ class Plan:
         most_completion: float = -1.0,
         most_usd: float = 0.0,
     ) -> list[Charge]:
-        """Return the charges of a request that has used, or is expected to use, *tokens* and *cost_usd*.
+        """Return the charges of a request that has used, or that will probably use, *tokens* and *cost_usd*.
 
         If the request may use more, *most_completion* is the length of the longest possible answer and *most_usd* is
         its cost. Budgets are charged with these values. *now*, in seconds since 1970, determines the day. In token
@@ -212,7 +212,7 @@ class Plan:
         return charges
 
     def weighted(self, prompt: float, cached: float, completion: float) -> tuple[float, float]:
-        """Return the units to charge to limits of prompt tokens, and to limits of all tokens."""
+        """Return the units to charge to limits of prompt tokens and to limits of all tokens."""
         if not cached:
             return prompt, prompt + completion
         prompt -= cached * (1.0 - self._cached_weight)
@@ -220,7 +220,7 @@ class Plan:
         return int(prompt * PARTS + 0.5) / PARTS, int((prompt + completion) * PARTS + 0.5) / PARTS
 
     def set_periods(self, meters: PlanMeters, now: float) -> None:
-        """Set the current day and month of *meters*, which belong to this plan, at *now*, in seconds since 1970."""
+        """Set the current day and month of *meters*, which belong to the plan, at *now* in seconds since 1970."""
         if self._has_periods:
             calendar = self._calendar
             calendar.update(now)
@@ -228,7 +228,7 @@ class Plan:
             meters.month, meters.month_left_s = calendar.month, calendar.month_ends - now
 
     def place_of(self, limit: str) -> int | None:
-        """Return the position of the limit with the id *limit*, or None if the plan does not contain it."""
+        """Return the position of the limit with the id *limit*, or None if the plan does not contain this limit."""
         for place, each in enumerate(self.limits):
             if each.id == limit:
                 return place
@@ -241,14 +241,12 @@ class Plan:
 
 
 class Plans:
-    """The plans of all callers and models. When a caller or a model changes, it becomes a new object and gets a new
-    plan.
-    """
+    """Plans of all callers and models. A caller or model that changes becomes a new object and gets a new plan."""
 
     def __init__(
         self, *, burst: float, cached_weight: float, calendar: Calendar, unreserved_minutes: float = math.inf
     ) -> None:
-        """*burst* is the share of a limit per minute that may be used at once. It must be above 0 and at most 1.
+        """Create an empty collection. *burst* (above 0, at most 1) is the share of a minute's limit usable at once.
 
         *unreserved_minutes* bounds the tokens in flight of a team beyond its reservations. The bound is the amount of
         each token limit for this number of minutes.
@@ -262,7 +260,7 @@ class Plans:
         self._size = 0
 
     def __len__(self) -> int:
-        """Return the number of cached plans."""
+        """Return the number of plans in the cache."""
         return self._size
 
     def plan_for(self, caller: Caller, model: Metered) -> Plan:

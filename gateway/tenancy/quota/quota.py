@@ -1,4 +1,4 @@
-"""Enforces quotas for the proxy, which reserves units before a request and settles them after it."""
+"""Enforcement of quotas for the proxy, which reserves units before a request and settles them afterward."""
 
 import math
 import uuid
@@ -18,19 +18,19 @@ from gateway.tenancy.quota.rate_headers import DIGIT, Headers, duration, refusal
 from gateway.tenancy.teams.caller import Caller
 
 UNAVAILABLE_RETRY_S = 1.0
-"""Seconds until the store may be available again. A failed attempt costs little."""
+"""Seconds until the store might be available again. A failed attempt costs little."""
 
 MOST_OUTPUT_TOKENS = 16_384
 """Maximum answer length in tokens if neither the request nor the model limits it."""
 UNRESERVED_WAIT_S = 1.0
-"""Seconds until an answer may have ended. The end cannot be predicted, and one retry per second is cheap."""
+"""Seconds until an answer might have ended. The end cannot be predicted, and one retry per second costs little."""
 
 LostEntry = Callable[[Tokens], Entry]
-"""Function that returns the ledger entry of a request that is never settled, given the tokens that it reserved."""
+"""Function that returns the ledger entry of a request that is never settled, given the reserved tokens."""
 
 
 class Ask:
-    """Properties of a request that quotas need before it is served."""
+    """Properties of a request that must be known for quotas before it is served."""
 
     __slots__ = ("cached_tokens", "choices", "generates", "max_tokens", "prompt_tokens")
 
@@ -44,32 +44,32 @@ class Ask:
         generates: bool = True,
     ) -> None:
         self.prompt_tokens = prompt_tokens
-        """Number of prompt tokens: exact if there is a tokenizer, and otherwise an estimate."""
+        """Number of prompt tokens, which is exact if there is a tokenizer, and otherwise an estimate."""
         self.cached_tokens = cached_tokens
-        """Prompt tokens that are expected to be cached. A value of 0 reserves the full price."""
+        """Number of prompt tokens that are expected to be cached. With 0, the full price is reserved."""
         self.max_tokens = max_tokens
         """Maximum number of tokens that the caller allows for one answer."""
         self.choices = choices
-        """Number of answers that the caller requests."""
+        """Number of answers that the caller requests at once."""
         self.generates = generates
         """Whether the request generates tokens. Embeddings, for example, generate none."""
 
 
 class Exposure:
-    """Usage that one team may have in flight beyond its reservations, in this gateway."""
+    """Usage that one team can have in flight beyond its reservations, in the gateway."""
 
     __slots__ = ("shortened", "tokens")
 
     def __init__(self) -> None:
         self.tokens = 0.0
-        """Tokens that running answers may have beyond the lengths that rate limits reserved."""
+        """Tokens that running answers can have beyond the lengths that rate limits reserved."""
         self.shortened = 0
-        """Number of running requests that may use more than was left of a budget."""
+        """Number of running requests that can use more than was left of a budget."""
 
 
 class Reservation(PlanHold):
     """Reserved units of one request. They are settled once, however the request ends, and later settlements have no
-    effect. A reservation that is never settled is booked as a `Draft`.
+    effect. If a reservation is never settled, it is recorded as a `Draft`.
     """
 
     __slots__ = (
@@ -95,7 +95,7 @@ class Reservation(PlanHold):
         super().__init__()
         self._prefix = prefix
         self.number = number
-        """Sequence number of the reservation, or 0 if the caller has no limits and nothing is reserved."""
+        """Sequence number of the reservation, or 0 if the caller has no limits, so that nothing is reserved."""
         self.team = team
         self.metered = model
         self.model = model.name
@@ -106,28 +106,28 @@ class Reservation(PlanHold):
         self.asked = asked
         self.choices = choices
         self.unreserved = 0.0
-        """Tokens that the request may use beyond its reservation and that are counted in *exposure*."""
+        """Tokens that the request can use beyond its reservation. *exposure* counts them."""
         self.is_shortened = False
-        """Whether the request reserved only the rest of a budget and may use more."""
+        """Whether the request reserved only the rest of a budget and could use more."""
         self.headers: Headers = ()
-        """``x-ratelimit-*`` headers for the response, whether it succeeds or fails."""
+        """``x-ratelimit-*`` headers for the response, both for success and for failure."""
         self.is_settled = False
         self._expected_prompt = self._expected_cached = self._expected_completion = self._most_completion = 0.0
         self._lost: LostEntry | None = lost
 
     @property
     def id(self) -> str:
-        """Globally unique id of the reservation, never reused."""
+        """Globally unique id of the reservation, which is never used again."""
         return self._prefix + str(self.number)
 
     @property
     def expected(self) -> Tokens:
-        """Expected token counts of the request, not weighted. Rate limits reserve them."""
+        """Expected token counts of the request without weights. Rate limits reserve them."""
         return Tokens(self._expected_prompt, self._expected_cached, self._expected_completion)
 
     @property
     def most_completion(self) -> float:
-        """Completion tokens that budgets reserve, which are at least the expected ones."""
+        """Completion tokens that budgets reserve, which are at least the expected completion tokens."""
         return self._most_completion
 
     def expect(self, prompt: float, cached: float, completion: float, most_completion: float) -> None:
@@ -138,7 +138,7 @@ class Reservation(PlanHold):
         self._most_completion = most_completion
 
     def weigh(self, model: Metered) -> None:
-        """Convert the expected tokens into the units of each limit."""
+        """Convert the expected tokens into units of each limit."""
         plan = self.plan
         prompt, cached, completion = self._expected_prompt, self._expected_cached, self._expected_completion
         self.prompt, self.both = plan.weighted(prompt, cached, completion)
@@ -164,7 +164,7 @@ class Reservation(PlanHold):
         return self.plan.charges(tokens, cost_usd, now, most_completion=most, most_usd=usd)
 
     def cost_of(self, completion: float) -> float:
-        """Return the cost in US dollars of *completion* completion tokens."""
+        """Return the cost of *completion* completion tokens in US dollars."""
         return self.metered.cost_usd(0.0, 0.0, completion)
 
     def __call__(self) -> Entry:
@@ -172,7 +172,7 @@ class Reservation(PlanHold):
         return self._lost(self.expected)
 
     def expose(self) -> None:
-        """Count the possible use beyond the reservation as in flight. To be called when the request is granted, or just
+        """Count the possible use beyond the reservation as in flight. Call this when the request is granted, or just
         before.
         """
         exposure = self.exposure
@@ -190,16 +190,14 @@ class Reservation(PlanHold):
             exposure.shortened -= 1
 
     def end(self) -> None:
-        """Mark the reservation as settled. Dropping `_lost`, which refers to this object, avoids a
-        reference cycle.
-        """
+        """Mark the reservation as settled. `_lost` refers to this object and is dropped to avoid a reference cycle."""
         self.is_settled = True
         self.cover()
         self._lost = None
 
 
 class Quota:
-    """Enforces the limits of all callers with one quota store."""
+    """Enforcement of the limits of all callers with one quota store."""
 
     def __init__(
         self,
@@ -211,8 +209,8 @@ class Quota:
         time_zone: tzinfo,
         most_output_tokens: int = MOST_OUTPUT_TOKENS,
     ) -> None:
-        """*clock* returns the time in seconds since 1970. It only determines the day, because the store counts by its
-        own clock.
+        """Create the object. *clock* returns the time in seconds since 1970. It only determines the day, because the
+        store counts by its own clock.
 
         *most_output_tokens* is the maximum answer length if neither the request nor the model limits it.
         """
@@ -230,12 +228,12 @@ class Quota:
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the quota store is unavailable and limits are enforced without it."""
+        """Whether the quota store is unavailable, so that limits are enforced without it."""
         return self._store.is_degraded
 
     def reserve_at_once(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation | None:
-        """Reserve like `reserve`, but without waiting. Return None, with nothing reserved, if the reservation has to
-        wait.
+        """Reserve in the same way as `reserve`, but without waiting. If a reservation would have to wait, reserve
+        nothing and return None.
         """
         reservation = self._begun(caller, model, ask, lost)
         if not reservation.number:
@@ -263,7 +261,7 @@ class Quota:
     def _reserve_plan(
         self, reservation: Reservation, model: Metered, meters: PlanMeters, in_memory: CheckpointedMeters
     ) -> bool:
-        """Try to reserve without building charges. Return whether that was possible."""
+        """Try to reserve units without building charges. Return whether this was possible."""
         plan, now = reservation.plan, in_memory.now()
         plan.set_periods(meters, now)
         reservation.meters = meters
@@ -277,7 +275,7 @@ class Quota:
         return True
 
     async def reserve(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
-        """Reserve the expected usage of a request from all limits of *caller*, or from none.
+        """Reserve the expected usage of a request from all limits of *caller*, or from none of them.
 
         Rate limits reserve the expected length of an answer, and budgets reserve the longest possible answer. A request
         is never refused because of a guess alone. If the guess exceeds a limit, a second round trip reserves what the
@@ -327,7 +325,7 @@ class Quota:
         *,
         counts: bool = False,
     ) -> None:
-        """Replace the reserved units by the *used* ones, and book *entry*, which must contain the same usage.
+        """Replace the reserved units with the used units *used*, and record *entry*, which must contain the same usage.
 
         If a request ``failed`` without any use, all units are returned, including its place among the requests per
         minute, unless *counts* is true.
@@ -398,7 +396,7 @@ class Quota:
         return reservation
 
     def _note_unreserved(self, reservation: Reservation, tokens: float) -> None:
-        """Note that the answers may have *tokens* tokens beyond their expected length.
+        """Record that the answers can have *tokens* tokens beyond their expected length.
 
         Raises:
             RateLimited: if too many such tokens are in flight for the team.
@@ -454,8 +452,8 @@ def _is_guessed(expected: Tokens, ask: Ask) -> bool:
 
 
 def _fit(reservation: Reservation, model: Metered, charges: Sequence[Charge], refused: Refused, now: float) -> bool:
-    """Shorten the expected answer of *reservation* until every limit could grant it. Return False if no answer is short
-    enough.
+    """Shorten the expected answer of *reservation* until every limit can grant it. If no answer is short enough, return
+    False.
 
     A rate limit can grant its whole amount when the bucket is full, and a period limit can grant what is left of it.
     The answer may exceed what is left of the period, so a team may have one such request at a time.
@@ -486,5 +484,5 @@ def _fit(reservation: Reservation, model: Metered, charges: Sequence[Charge], re
 
 
 def number(units: float) -> str:
-    """Return *units* as text with at most six decimals, such as ``50000`` or ``0.25``."""
+    """Return *units* as text with at most six decimal digits, such as ``50000`` or ``0.25``."""
     return f"{units:.6f}".rstrip("0").rstrip(".")

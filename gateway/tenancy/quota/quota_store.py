@@ -1,4 +1,4 @@
-"""The interface between quota limits and the store that counts them."""
+"""Interface between quota limits and the store that counts them."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ from gateway.tenancy.quota.limit import Charge, Granted, Refused
 
 
 class QuotaStore(Protocol):
-    """Counts limits by the store's own clock. If the lease of a reservation ends before it is settled, it is settled
+    """Store that counts limits by its own clock. If the lease of a reservation ends before it is settled, it is settled
     with its likely use.
 
     A *reservation* is an id that the caller chooses and never reuses. All of its limits belong to one *team*.
@@ -17,13 +17,11 @@ class QuotaStore(Protocol):
 
     @property
     def in_memory(self) -> CheckpointedMeters | None:
-        """Limits that this process decides in memory without waiting, or None if each decision takes a
-        round trip.
-        """
+        """Limits that the process decides in memory without waiting, or None if each decision takes a round trip."""
         ...
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
-        """Reserve all *charges*, or none if a limit lacks room. Takes at most one round trip.
+        """Reserve all *charges*, or none if a limit cannot grant one. Takes at most one round trip.
 
         *lost* returns the ledger entry that is booked if the lease ends before the reservation is settled. It is called
         at once, when the lease ends, or, for most reservations, never.
@@ -34,8 +32,8 @@ class QuotaStore(Protocol):
         ...
 
     def settle(self, team: str, reservation: str, charges: Sequence[Charge], entry: Draft) -> None:
-        """Reconcile actual usage: replace the reserved units by *charges*, which name the same limits, and book
-        *entry*.
+        """Reconcile actual usage: replace the reserved units with *charges*, which have the same limits, and record
+        *entry* in the ledger.
 
         Both happen exactly once, together, in the background and without long delay. Failed attempts are repeated. The
         entry is created at once or when it is written, and is not created if the reservation was settled before.
@@ -44,11 +42,13 @@ class QuotaStore(Protocol):
         ...
 
     def book(self, team: str, entry: Draft) -> None:
-        """Book the ledger entry of a request without limits, which was never reserved. Otherwise like `settle`."""
+        """Record the ledger entry of a request without limits, which was never reserved. Otherwise, it is like
+        `settle`.
+        """
         ...
 
     async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
-        """Return the units used or reserved of the period limits in *charges*. They may exceed the limits.
+        """Return the used or reserved units of the period limits in *charges*. They can exceed the limits.
 
         Raises:
             StoreUnavailable: if the store cannot be reached.
@@ -56,7 +56,7 @@ class QuotaStore(Protocol):
         ...
 
     async def refund(self, team: str, charges: Sequence[Charge]) -> None:
-        """Reduce the used units of the period limits in *charges* by the units of each charge, at most to 0.
+        """Reduce the used units of the period limits in *charges* by the units of each charge, but not below 0.
 
         Raises:
             StoreUnavailable: if the store cannot be reached. The refund may not have been made.
@@ -64,20 +64,20 @@ class QuotaStore(Protocol):
         ...
 
     async def run(self) -> None:
-        """Renew leases and write in the background until cancelled. Then write all remaining data."""
+        """Renew leases and write data in the background until canceled. Then, write all remaining data."""
         ...
 
     @property
     def is_degraded(self) -> bool:
-        """Whether the quota store is unavailable and limits are enforced without it."""
+        """Whether the quota store is unavailable, so that limits are enforced without it."""
         ...
 
     @property
     def waiting_entries(self) -> int:
-        """Number of entries that the ledger does not contain yet."""
+        """Number of entries that are not in the ledger yet."""
         ...
 
     @property
     def dropped_entries(self) -> int:
-        """Number of ledger entries that were lost because they could not be written and the buffer was full."""
+        """Number of ledger entries that were lost, because they could not be written and the buffer was full."""
         ...

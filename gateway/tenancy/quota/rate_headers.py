@@ -1,4 +1,4 @@
-"""Rate limit headers of responses, with OpenAI's names and formats, so that OpenAI's SDKs obey them.
+"""Headers about rate limits in responses, with OpenAI's names and formats, so that OpenAI's SDKs obey them.
 
 The headers are ``x-ratelimit-{limit,remaining,reset}-{requests,tokens}``, with durations such as ``12ms``, ``1s``,
 ``6m0s``: https://platform.openai.com/docs/guides/rate-limits. OpenAI's SDKs also read ``retry-after-ms`` and
@@ -16,14 +16,12 @@ from gateway.tenancy.teams.limits import Measure
 Headers = tuple[tuple[bytes, bytes], ...]
 
 SDK_PATIENCE_S = 120.0
-"""Maximum seconds for which openai-python waits before a retry. If the requested wait is longer, it retries
-at once.
-"""
+"""Maximum seconds for which openai-python waits before a retry. If the requested wait is longer, it retries at once."""
 
 DIGIT: Final = 1e-3
-"""Rounding error of a unit. A token that lacks only this much is reported as available."""
+"""Rounding error of a unit. A token that lacks at most this much is reported as available."""
 DIGIT_MS: Final = 5e-4
-"""Rounding error of a wait in seconds. Stores grant requests that arrive too early by this much."""
+"""Rounding error of a wait in seconds. Stores grant requests that arrive too early by at most this much."""
 
 _BELOW_A_SECOND = (b"0s", *(b"%dms" % ms for ms in range(1, 1000)))
 """Texts of all durations below a second, indexed by milliseconds."""
@@ -35,12 +33,12 @@ _TOKENS: frozenset[Measure] = frozenset(
 
 
 class RateHeads:
-    """The rate limit headers of one plan."""
+    """Rate limit headers for one plan."""
 
     __slots__ = ("_kinds", "_last", "_parts")
 
     def __init__(self, scoped: Sequence[Scoped]) -> None:
-        """*scoped* are the limits of the plan, in the order of their levels."""
+        """Create the headers. *scoped* are the limits of the plan, in the order of their levels."""
         self._kinds = [
             _Kind(name, places, scoped)
             for name, measures in ((b"requests", _REQUESTS), (b"tokens", _TOKENS))
@@ -50,7 +48,7 @@ class RateHeads:
         self._last: Headers = ()
 
     def headers_for(self, levels: tuple[Level, ...]) -> Headers:
-        """Return the headers for requests and for tokens. Each describes the limit that has least left.
+        """Return the headers for requests and for tokens. Each of them describes the limit with the least left.
 
         The result is empty if neither requests nor tokens are limited. Each of the two takes about 0.3 us, or less if
         nothing changed.
@@ -70,7 +68,7 @@ class RateHeads:
 
 
 class _Kind:
-    """The three rate limit headers for requests, or for tokens."""
+    """Names of the three rate limit headers for requests, or for tokens."""
 
     __slots__ = ("_binding", "_last", "_limits", "_ms", "_number", "_places", "_remaining", "_reset")
 
@@ -102,7 +100,7 @@ class _Kind:
 
 
 def duration(seconds: float) -> bytes:
-    """Return *seconds*, rounded up to the millisecond, in forms such as ``0s``, ``12ms``, ``1.5s``, ``6m0s`` and
+    """Return *seconds*, rounded up to the millisecond, in formats such as ``0s``, ``12ms``, ``1.5s``, ``6m0s`` and
     ``23h59m59.25s``.
     """
     return _text(_milliseconds(seconds))

@@ -1,4 +1,4 @@
-"""Limits counted in Redis. One atomic script works on the keys of one team, so that all gateways see the same state.
+"""Limits counted in Redis. One atomic script works on the keys of a team, so that all gateways see the same state.
 
     warmgate:{TEAM}:quota:meters     hash, a field per limit
     warmgate:{TEAM}:quota:held       hash, a field per reservation that is not settled
@@ -30,7 +30,7 @@ from gateway.tenancy.quota.meter import SLACK_UNITS
 
 TEAMS = b"warmgate:quota:teams"
 LATELY_S = 3600.0
-"""Seconds after which a team counts as idle. This is longer than any lease, with a margin for clock errors."""
+"""Seconds after which a team counts as idle. They exceed any lease, with a margin for clock errors."""
 
 SCRIPT = redis_usage.LUA + Path(__file__).with_name("redis_meters.lua").read_text(encoding="utf-8")
 _SHA = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
@@ -44,33 +44,31 @@ _KINDS = {"rate": "r", "period": "p", "concurrent": "c"}
 
 
 class Operation(NamedTuple):
-    """One background operation on the store. `redis_meters.lua` has a function for each value of *what*."""
+    """Background operation on the store. `redis_meters.lua` has a function for each value of *what*."""
 
     what: What
     reservation: str
     charges: Sequence[Charge]
     entry: Entry | None
-    """Ledger entry of the operation. For ``adopt``, it is booked if the reservation is lost. For ``drop``,
-    it is None.
+    """Ledger entry of the operation. For ``adopt``, it is recorded if the reservation is lost. For ``drop``, it is
+    None.
     """
 
 
 class Tended(NamedTuple):
     lost: int
-    """Number of reservations that were settled because their lease had ended. More may remain."""
+    """Number of reservations that were settled because their lease had ended. More of them can remain."""
     held: int
     cursor: int
-    """Cursor at which the next call continues the sweep, or 0 if the sweep is complete."""
+    """Cursor from which the next call continues the sweep, or 0 if the sweep is complete."""
 
 
 class RedisMeters:
-    """Calls of the Redis script, one round trip each. A call that raises StoreUnavailable may nevertheless have been
-    carried out.
-    """
+    """Calls of the Redis script, one round trip each. A call that raises StoreUnavailable might have taken effect."""
 
     def __init__(self, link: RedisLink, *, lease_s: float, writer: str, now: Callable[[], float] | None = None) -> None:
-        """*writer* is the id of this gateway and must never be reused. *now* returns seconds since 1970 in tests; the
-        Redis clock is used if it is None.
+        """Create the object. *writer* is the id of this gateway and must never be reused. In tests, *now* returns
+        seconds since 1970. If it is None, the Redis clock is used.
         """
         self._link = link
         self._lease_s = lease_s
@@ -78,7 +76,7 @@ class RedisMeters:
         self._now = now
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
-        """Reserve all *charges*, or none. A repeated call with the same *reservation* is granted and reserves nothing
+        """Reserve all *charges*, or none. A repeated call for the same *reservation* is granted and reserves nothing
         more.
 
         *lost* is called at once, unless a charge exceeds its limit.
@@ -92,7 +90,7 @@ class RedisMeters:
         return Refused(int(numbers[1]), math.inf if numbers[2] < 0 else numbers[2], levels)
 
     async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
-        """Return the units used or reserved of the period limits in *charges*. They may exceed the limits."""
+        """Return the used or reserved units of the period limits in *charges*. They can exceed the limits."""
         return _NUMBERS.decode(await self._run(team, "spent", _pack(_charges(charges))))
 
     async def refund(self, team: str, charges: Sequence[Charge]) -> None:
@@ -100,7 +98,7 @@ class RedisMeters:
         await self._run(team, "refund", _pack(_charges(charges)))
 
     async def carry_out(self, team: str, first: int, operations: Sequence[Operation]) -> None:
-        """Carry out *operations* in order, each exactly once. *first* is the number of the first operation for this
+        """Execute *operations* in order, each exactly once. *first* is the number of the first operation for this
         gateway and team.
 
         Numbers of a team increase by one. The store skips numbers that it has already seen.
@@ -112,14 +110,12 @@ class RedisMeters:
         await self._run(team, "carry_out", _pack([first, *rows]))
 
     async def tend(self, team: str, alive: Sequence[str], *, cursor: int = 0) -> Tended:
-        """Renew the leases of *alive*, settle reservations whose lease has ended, and delete some of the
-        unused limits.
-        """
+        """Renew the leases of *alive*, settle reservations with ended leases, and delete some of the unused limits."""
         lost, held, after = await self._run(team, "tend", cursor, *alive)
         return Tended(lost, held, int(after))
 
     async def register(self, teams: Collection[str], at: float) -> None:
-        """Announce *teams* to all gateways as teams with reservations and ledger records.
+        """Announce to all gateways that *teams* have reservations and ledger records.
 
         *at* is in seconds since 1970, to the hour.
         """
@@ -131,7 +127,7 @@ class RedisMeters:
         await self._link.ask(question)
 
     async def teams(self, at: float) -> list[str]:
-        """Return the teams that were registered within the last hour before *at*. They may have reservations."""
+        """Return the teams that were registered in the hour before *at*. They can have reservations."""
 
         async def question(client: "Redis") -> list[bytes]:
             await client.zremrangebyscore(TEAMS, "-inf", at - LATELY_S)
@@ -159,7 +155,7 @@ class RedisMeters:
 
 
 def _booking(entry: Entry) -> list[msgspec.Raw]:
-    """Return the booking of *entry* with all fields as msgpack str 32. The cmsgpack library of some Redis versions does
+    """Return the booking of *entry* with all fields as msgpack str 32. The cmsgpack library in some Redis versions does
     not support the bin format.
     """
     return [msgspec.Raw(b"\xdb" + len(field).to_bytes(4, "big") + field) for field in booking_of(entry)]

@@ -28,13 +28,13 @@ from gateway.tenancy.quota.team_calls import TeamCalls
 _log = logging.getLogger(__name__)
 
 LAST_S = 5.0
-"""Seconds to send the remaining operations on shutdown. A store that restarts or fails over may come back
-in this time.
+"""Seconds for sending the remaining operations on shutdown. A store that restarts or fails over can come back in this
+time.
 """
 
 
 class RedisQuotaStore:
-    """A `QuotaStore` in the Redis that *link* reaches."""
+    """Quota store in the Redis that *link* connects to."""
 
     in_memory = None
 
@@ -51,8 +51,8 @@ class RedisQuotaStore:
         store_clock: Callable[[], float] | None = None,
         last_s: float = LAST_S,
     ) -> None:
-        """*clock* returns the time in seconds since 1970. It is used while the store is unavailable. *store_clock* is
-        for tests.
+        """Create the quota store. *clock* returns the time in seconds since 1970. It is used while the store is
+        unavailable. *store_clock* is for tests.
 
         *verify* raises StoreUnavailable if the store has no data. If *verify* is None, any store is accepted. *last_s*
         is the time in seconds to send the remaining operations on shutdown.
@@ -110,7 +110,7 @@ class RedisQuotaStore:
         self._sender.add(team, Operation("book", "", (), entry()))
 
     def doubt(self, fault: StoreUnfit) -> None:
-        """Treat the store as unavailable if *fault* means that it has no data, until *verify* succeeds."""
+        """Treat the store as unavailable until *verify* succeeds, if *fault* means that the store has no data."""
         if fault.state in WITHOUT_DATA and self._verify is not None:
             self._doubted = fault
             self._note_unavailable("it has no data")
@@ -124,8 +124,8 @@ class RedisQuotaStore:
         await self._meters.refund(team, charges)
 
     async def run(self) -> None:
-        """Do the work of `QuotaStore.run`. On shutdown, operations that the store does not accept within *last_s* are
-        lost, and this is logged.
+        """Do the work of `QuotaStore.run`. On shutdown, operations that the store does not accept within *last_s*
+        seconds are lost, and the loss is logged.
         """
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -145,7 +145,7 @@ class RedisQuotaStore:
     def _reserve_by_share(
         self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft, *, was_asked: bool
     ) -> Granted | Refused:
-        """Decide on a reservation without the store. The store may have granted it already if it *was_asked*."""
+        """Decide on a reservation without the store. If *was_asked*, the store might already have granted it."""
         decision: Granted | Refused | None = None
         try:
             decision = self._share.reserve(team, reservation, charges, self._clock())
@@ -162,7 +162,7 @@ class RedisQuotaStore:
         self._sender.add(team, Operation("drop", reservation, (), None))
 
     def _adopt(self) -> None:
-        """Send the active reservations that the store may not know."""
+        """Send the active reservations that the store might not know."""
         for reservation, live in self._leases.pop_unsure():
             self._sender.add(live.team, Operation("adopt", reservation, live.charges, live.lost()))
 
@@ -192,7 +192,7 @@ class RedisQuotaStore:
                     await self._reconnect()
 
     async def _reconnect(self) -> None:
-        """Charge the store with the units that were granted without it or that it may have lost. Then let the store
+        """Charge the store with the units that were granted without it or that it might have lost. Then, let the store
         decide again.
         """
         if self._verify is not None:
@@ -224,7 +224,7 @@ class RedisQuotaStore:
                     self._note_unavailable(fault.message)
 
     async def _send_last(self) -> None:
-        """Send all remaining operations. Retry until cancelled, because the store may come back."""
+        """Send all remaining operations. Retry until canceled, because the store might come back."""
         while True:
             try:
                 await (self._reconnect() if self._is_unavailable else self._sender.send())

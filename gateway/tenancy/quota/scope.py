@@ -1,4 +1,4 @@
-"""The key or team that owns a limit."""
+"""Key or team that owns a limit."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -20,7 +20,7 @@ _COUNTED: dict[Measure, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Scoped:
-    """A limit, and the key or team that owns it."""
+    """Limit with the key or team that owns it."""
 
     limit: Limit
     measure: Measure
@@ -28,12 +28,12 @@ class Scoped:
     name: str
     """Name of the key or team that owns the limit."""
     model: str | None
-    """Model that the limit applies to, or None if the limit applies to all models together."""
+    """Model to which the limit applies, or None if the limit applies to all models together."""
 
     @property
     def label(self) -> str:
         """Metric label of the limit, such as ``key/tokens_per_minute`` or ``team/model/concurrent``. It contains no
-        names, because they would create too many time series.
+        names, because names would create too many time series.
         """
         scope = self.scope if self.model is None else f"{self.scope}/model"
         return f"{scope}/{self.measure}"

@@ -12,14 +12,12 @@ from gateway.tenancy.quota.meters import Meters
 WhenAway = Literal["share", "closed"]
 
 AGAIN_S = 1.0
-"""Seconds until the store may be available again."""
+"""Seconds until the store might be available again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """Whether each kind of limit is shared or closed while the store is unavailable. The defaults match the
-    settings.
-    """
+    """Policy for each kind of limit while the store is unavailable: shared or closed. Defaults match the settings."""
 
     requests: WhenAway = "share"
     tokens: WhenAway = "share"
@@ -46,7 +44,7 @@ class Live:
 
 
 class Share:
-    """Counts limits while the store is unavailable. Every amount and burst is divided by the number of gateways.
+    """Counter of limits while the store is unavailable. Every amount and burst is divided by the number of gateways.
 
     All gateways together grant at most the limit, plus once the burst that the store may have granted just before.
     Active requests of this gateway count against concurrency limits.
@@ -58,14 +56,14 @@ class Share:
         self._meters = Meters()
 
     def begin(self, live: Mapping[str, Live], now: float) -> None:
-        """Start counting without the store. *live* are the active reservations."""
+        """Start to count without the store. *live* are the active reservations."""
         self._meters.forget(now)
         for reservation, each in live.items():
             if self._meters.held(reservation) is None:
                 self._meters.reserve(each.team, reservation, _room_or_no_room(each.charges), now)
 
     def reserve(self, team: str, reservation: str, charges: Sequence[Charge], now: float) -> Granted | Refused:
-        """Reserve all *charges*, or none if a limit lacks room.
+        """Reserve all *charges*, or none if a limit cannot grant one.
 
         Raises:
             StoreUnavailable: if a limit is closed while the store is unavailable, or if this gateway's share of a limit
@@ -84,7 +82,7 @@ class Share:
         return decision
 
     def settle(self, reservation: str, charges: Sequence[Charge]) -> None:
-        """Replace the reserved units by *charges*. This has no effect on a reservation that the store granted."""
+        """Replace the reserved units with *charges*. This has no effect on a reservation that the store granted."""
         held = self._meters.held(reservation)
         if held is None:
             return
@@ -103,7 +101,7 @@ def _with(charge: Charge, units: float) -> Charge:
 
 
 def _room_or_no_room(charges: Iterable[Charge]) -> list[Charge]:
-    """Return the charges of concurrency limits in *charges*, in a form that is always granted."""
+    """Return those *charges* that are for concurrency limits, in a form that is always granted."""
     return [
         Charge(Limit(charge.limit.id, "concurrent", float("inf")), charge.units)
         for charge in charges

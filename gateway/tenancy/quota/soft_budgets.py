@@ -1,4 +1,4 @@
-"""Soft budgets, which warn but never refuse. Their use is measured, and a header reports exceeded budgets.
+"""Soft budgets, which warn but never refuse. The used amounts are measured, and a header reports exceeded budgets.
 
 The ledger is compared with the budgets in the background. As long as no budget is exceeded, soft budgets cost requests
 nothing. A warning starts up to `LOOK_S` seconds after the booking of the request that exceeded the budget.
@@ -23,7 +23,7 @@ from gateway.tenancy.teams.limits import Limits, SoftMeasure
 LOOK_S = 10.0
 """Seconds between two comparisons of the soft budgets with the ledger."""
 EARLIER_S = 600.0
-"""Seconds for which the sums of earlier days are cached. Only late ledger entries change them."""
+"""Seconds for which the sums of earlier days are cached. Only delayed ledger entries change these sums."""
 SOFT_MEASURES: tuple[SoftMeasure, ...] = get_args(SoftMeasure)
 HEADER = b"x-warmgate-budget-warning"
 
@@ -32,20 +32,20 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class SoftBudget:
-    """A soft budget of a team, of a key, or of one model within a team or key."""
+    """Soft budget of a team, of a key, or of one model within a team or key."""
 
     team: str
     key: str | None
-    """Id of the key that the budget applies to, or None if it applies to all keys of the team."""
+    """Id of the key to which the budget applies, or None if it applies to all keys of the team."""
     model: str | None
-    """Model that the budget applies to, or None if it applies to all models together."""
+    """Model to which the budget applies, or None if it applies to all models together."""
     measure: SoftMeasure
     amount: float
 
     @property
     def label(self) -> str:
         """Label of the budget for the header and metrics, such as ``team/usd_per_month`` or
-        ``key/model/tokens_per_day``. It contains no names.
+        ``key/model/tokens_per_day``, without names.
         """
         scope = "team" if self.key is None else "key"
         measure = self.measure.removeprefix("soft_")
@@ -59,16 +59,16 @@ class SoftBudget:
 
 
 class SoftBudgetStatus(NamedTuple):
-    """Use of the most used budget among the budgets of one team with the same label."""
+    """Status of the most used budget among the budgets of one team with the same label."""
 
     team: str
     label: str
     used_ratio: float
-    """Used share of the budget. A value above 1 means that the budget is exceeded."""
+    """Used share of the budget. If it is above 1, the budget is exceeded."""
 
 
 class _Earlier(NamedTuple):
-    """Usage of a team in the current month before *day*."""
+    """Usage of a team in the current month before the day *day*."""
 
     day: str
     read_at: float
@@ -76,7 +76,7 @@ class _Earlier(NamedTuple):
 
 
 class SoftBudgets:
-    """The soft budgets of all teams in *directory*, with their use according to the ledger."""
+    """Soft budgets of all teams in *directory*, with their usage according to the ledger."""
 
     def __init__(
         self,
@@ -87,8 +87,8 @@ class SoftBudgets:
         cached_weight: float,
         clock: Callable[[], float],
     ) -> None:
-        """*cached_weight* is the weight of cached tokens in token limits. *clock* returns the time in seconds since
-        1970.
+        """Create the soft budgets. *cached_weight* is the weight of cached tokens in token limits. *clock* returns the
+        time in seconds since 1970.
         """
         self._usage = usage
         self._directory = directory
@@ -103,17 +103,15 @@ class SoftBudgets:
         """Status of all soft budgets at the last comparison."""
 
     async def run(self) -> None:
-        """Compare the budgets with the ledger periodically until cancelled. A team has no status while its ledger
-        cannot be read.
+        """Compare the budgets with the ledger periodically until canceled. While its ledger cannot be read, a team has
+        no status.
         """
         while True:
             await self.look()
             await asyncio.sleep(LOOK_S)
 
     def headers_of(self, caller: Caller, model: str) -> Headers:
-        """Return the warning headers for answers to *caller* from *model*. The result is empty if no budget is
-        exceeded.
-        """
+        """Return the warning headers for answers of *model* to *caller*, or none if no budget is exceeded."""
         labels = [
             each.label
             for each in self.passed.get(caller.team_name, ())
@@ -122,7 +120,7 @@ class SoftBudgets:
         return ((HEADER, ", ".join(labels).encode("ascii")),) if labels else ()
 
     async def look(self) -> None:
-        """Read the usage of each team that has a soft budget from the ledger, and log newly exceeded budgets."""
+        """Read the usage of each team with a soft budget from the ledger, and log newly exceeded budgets."""
         now = self._clock()
         self._calendar.update(now)
         of_teams: dict[str, list[SoftBudget]] = {}

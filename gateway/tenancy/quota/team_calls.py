@@ -10,16 +10,16 @@ from gateway.storage.redis_link import OPEN_S, StoreRefuses
 _log = logging.getLogger(__name__)
 
 AT_ONCE = 8
-"""Maximum number of concurrent background calls. Requests use the other connections of the pool."""
+"""Maximum number of simultaneous background calls. Requests use the other connections of the pool."""
 
 
 class TeamCalls:
-    """Runs a call for each team. If the store refuses the call of a team, this is logged and tried again without
+    """Runner of a call for each team. If the store refuses the call for a team, this is logged and tried again without
     delaying other teams.
     """
 
     def __init__(self, work: asyncio.Event) -> None:
-        """*work* is an event that is set when a refused team must be tried again."""
+        """Create the runner. *work* is an event that is set when the call for a refused team must be tried again."""
         self._work = work
         self._at_once = asyncio.Semaphore(AT_ONCE)
         self._refused: set[str] = set()

@@ -1,4 +1,4 @@
-"""Identification of callers by the API key in the request headers.
+"""Identification of callers by the API keys in request headers.
 
 1. Only a client that has the secret learns why its key is refused. For all other clients, a key is either known or
    unknown.
@@ -22,11 +22,11 @@ from gateway.tenancy.teams.secret import Digester, hashed, is_same
 
 MOST_REMEMBERED = 4096
 AGAIN_S = 1.0
-"""Seconds to wait before another attempt while the store is unavailable."""
+"""Seconds to wait before the next attempt while the store is unavailable."""
 
 
 class Access:
-    """Identifies callers by their API keys.
+    """Identification of callers by their API keys.
 
     If *is_open* is true, callers on this machine need no key until a team exists. This is the case if the settings name
     neither teams nor a store.
@@ -43,7 +43,7 @@ class Access:
         open_mode: OpenMode = OpenMode(),  # noqa: B008  # it has no state
         catch_up: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        """*catch_up* reads the store again (`Following.catch_up`). It is None if there is no store."""
+        """Create the object. *catch_up* reads the store again (`Following.catch_up`), or is None without a store."""
         self._directory = directory
         self._digester = digester
         self._wall_clock = wall_clock
@@ -65,11 +65,11 @@ class Access:
 
     @property
     def is_open(self) -> bool:
-        """Whether local callers need no key because no team exists."""
+        """Whether local callers need no key, because no team exists."""
         return self._is_open and not self._directory.teams
 
     def use(self, digester: Digester) -> None:
-        """Use *digester* from now on, because the pepper has become known."""
+        """Use *digester* from now on, because the pepper (secret salt) has become known."""
         self._digester = digester
         self._digests.clear()
         self._marked.clear()
@@ -89,9 +89,7 @@ class Access:
         return self._marked.get(self._mark(said))
 
     def mark(self, fields: dict[bytes, bytes], caller: Caller) -> None:
-        """Remember that the headers *fields* belong to *caller*, if the caller needs nothing but the
-        current secret.
-        """
+        """Remember that the headers *fields* belong to *caller*, if *caller* needs nothing but the current secret."""
         said = fields.get(b"authorization")
         if said is None or not caller.is_plain or self._generation != self._directory.generation:
             return
@@ -156,7 +154,7 @@ class Access:
         fields: dict[bytes, bytes] | None = None,
         is_http_1_0: bool = False,
     ) -> Caller | None:
-        """Return the caller like `caller`, but read the store again before refusing a key.
+        """Return the caller in the same way as `caller`, but read the store again before refusing a key.
 
         A key that another gateway has created, unblocked or rotated is therefore valid at once. Known callers do not
         wait.
@@ -171,7 +169,7 @@ class Access:
         return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
 
     def _check(self, caller: Caller, digest: str) -> None:
-        """Raise an error unless the caller's key, identified by its current or a former secret, may be used."""
+        """Raise an error unless the caller is allowed to use the key, identified by a current or former secret."""
         key = caller.key
         now = self._wall_clock()
         if not is_same(digest, key.digest) and not any(is_same(digest, each.digest) for each in key.formers(now)):
@@ -213,7 +211,7 @@ _BEARER = "Bearer "
 
 
 def _secret_in(header: HeaderLookup) -> str:
-    """Return the one secret that the request carries in its headers.
+    """Return the single secret in the headers of the request.
 
     Raises:
         InvalidKey: if the request has no secret, or two different ones.

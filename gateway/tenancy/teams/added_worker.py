@@ -1,13 +1,13 @@
-"""A worker that an administrator added to a model with the admin API, in its stored form. It contains no secret."""
+"""Worker that an administrator added to a model with the admin API, in its stored form. It contains no secret."""
 
 import msgspec
 
 from gateway.protocol.worker_address import endpoint
 
 MAX_WORKERS = 1000
-"""Maximum number of added workers in one store."""
+"""Maximum number of added workers in a store."""
 MAX_MODEL_WORKERS = 256
-"""Maximum number of added workers of one model."""
+"""Maximum number of added workers of a model."""
 
 
 class AddedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -20,7 +20,7 @@ class AddedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """Name of the worker's row in the store. A worker id is unique within a model."""
+        """Name of the worker's row in the store. Worker ids are unique within a model."""
         return name_of(self.model, self.id)
 
     @property
@@ -33,5 +33,5 @@ class AddedWorker(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def name_of(model: str, worker_id: str) -> str:
-    """Return the row name of the worker *worker_id* of *model*. The id must not contain a space."""
+    """Return the row name for the worker *worker_id* of *model*. The id must not contain a space."""
     return f"{worker_id} {model}"

@@ -1,4 +1,4 @@
-"""The audit log of changes to teams and keys, as stores keep it. Entries are read newest first, in pages."""
+"""Audit log of changes to teams and keys in the form that stores keep. Entries are read newest first, in pages."""
 
 from collections.abc import Sequence
 from typing import Annotated
@@ -24,8 +24,8 @@ def entry_in(row: bytes) -> AuditEntry:
 
 
 def page_of(rows: Sequence[tuple[str, bytes]], most: int) -> AuditPage:
-    """Return a page of the first *most* rows. Each row comes with the cursor of the position after it. A row beyond
-    *most* means that there is a next page.
+    """Return a page of the first *most* rows. Each row comes with the cursor for the position after it. If there are
+    more than *most* rows, there is a next page.
 
     Raises:
         ValueError: if *most* is below 1.

@@ -1,11 +1,11 @@
-"""The salt that separates the cached prefixes of a team from those of other teams."""
+"""Salt that separates the cached prefixes of one team from those of other teams."""
 
 import base64
 import hmac
 
 
 def isolated_salt(team: str, pepper: bytes) -> str:
-    """Return the ``cache_salt`` of *team*. It is the same in all gateways with the same store, and cannot be predicted
+    """Return the ``cache_salt`` of *team*. It is equal in all gateways with the same store, and cannot be predicted
     without *pepper*.
 
     The salt has 256 bits, as 43 characters of base64url. vLLM accepts any non-empty text as ``cache_salt``.

@@ -1,4 +1,4 @@
-"""An API key together with its team."""
+"""API key together with its team."""
 
 from gateway.protocol.networks import Networks
 from gateway.tenancy.teams.key import Key
@@ -7,8 +7,8 @@ from gateway.tenancy.teams.team import Priority, Team
 
 
 class Caller:
-    """The key and team on whose behalf a request is made. All requests of a key share one object until the key or its
-    team changes.
+    """Key and team for which a request is made. All requests of a key share one object until the key or its team
+    changes.
 
     Objects are compared by identity, so that dictionary lookups are cheap.
     """
@@ -36,18 +36,18 @@ class Caller:
         self.project: str | None = key.project
         self.priority: Priority = key.priority or team.priority
         self.weight: float = team.weight if key.weight is None else key.weight
-        """Share of a saturated fleet that the caller gets, relative to other callers."""
+        """Share of fully used workers that the caller gets, relative to other callers."""
         self.may_fall_back: bool = team.fallback if key.fallback is None else key.fallback
-        """Whether fallbacks may answer the caller's requests."""
+        """Whether fallbacks are allowed to answer the caller's requests."""
         self.permits = Permits(team, key)
-        """Models and strategies that the caller may use."""
+        """Models and strategies that the caller is allowed to use."""
         self.networks: Networks | None = None if key.networks is None else Networks(key.networks)
-        """Networks that the caller may send requests from, or None if all are allowed."""
+        """Networks from which the caller is allowed to send requests, or None if all networks are allowed."""
         self.is_plain: bool = not (
             key.blocked or team.blocked or key.networks is not None or key.expires_at is not None
         )
-        """Whether the caller needs nothing but the current secret: no expiry, no blocking and no address
-        check applies.
+        """Whether the caller needs nothing but the current secret, because no expiry, no blocking and no address check
+        applies.
         """
 
     def __repr__(self) -> str:

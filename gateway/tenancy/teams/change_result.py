@@ -1,4 +1,4 @@
-"""The result of a change to a store, computed before anything is written."""
+"""Result of a change to a store, computed before anything is written."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -30,11 +30,11 @@ class ChangeResult:
     snapshot: Snapshot
     """Content of the store after the change."""
     teams: Mapping[str, Team | None]
-    """Teams to write, by name. A value of None deletes the team."""
+    """Teams to write, by name. With the value None, the team is deleted."""
     keys: Mapping[str, Key | None]
-    """Keys to write, by id. A value of None deletes the key."""
+    """Keys to write, by id. With the value None, the key is deleted."""
     workers: Mapping[str, AddedWorker | None] = field(default_factory=dict)
-    """Workers to write, by `AddedWorker.name`. A value of None deletes the worker."""
+    """Workers to write, by `AddedWorker.name`. With the value None, the worker is deleted."""
 
 
 def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
@@ -102,7 +102,7 @@ def _present(model: str, worker_id: str, workers: Mapping[str, AddedWorker]) -> 
 
 
 def check_new(worker: AddedWorker, workers: Mapping[str, AddedWorker]) -> None:
-    """Check that *worker* can be added beside *workers*, the workers that are already added, by name.
+    """Check that *worker* can be added to *workers*, which are the workers added so far, by name.
 
     Raises:
         Conflict: if the model already has a worker with that address or id, or if too many workers were added.

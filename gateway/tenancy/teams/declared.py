@@ -11,7 +11,7 @@ from gateway.tenancy.teams.team import Team
 
 
 class TwoKeysOneSecretError(Exception):
-    """Raised if config-managed keys have the same secret. *sentences* holds one sentence per pair of keys."""
+    """Raised if config-managed keys have equal secrets. *sentences* contains one sentence for each pair of keys."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -20,7 +20,7 @@ class TwoKeysOneSecretError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DeclaredKey:
-    """A config-managed key that has no digest yet, with the SHA-256 of its secret."""
+    """Config-managed key that has no digest yet, with the SHA-256 of its secret."""
 
     key: Key
     sha256: bytes = field(repr=False)
@@ -34,12 +34,12 @@ class DeclaredTeam:
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """Config-managed teams and keys. Neither the admin API nor the commands can change them."""
+    """Teams and keys from the configuration. Neither the admin API nor the commands can change them."""
 
     teams: Mapping[str, Team] = field(default_factory=dict)
-    """Config-managed teams by name."""
+    """Teams from the configuration, by name."""
     keys: Mapping[str, Key] = field(default_factory=dict)
-    """Config-managed keys of all teams, by id."""
+    """Keys from the configuration for all teams, by id."""
 
 
 def digested(teams: Iterable[DeclaredTeam], digester: Digester) -> Declared:
