@@ -70,6 +70,7 @@ class TenancyRules:
     cors_origins: Sequence[str]
     user_header: str
     hit_headers: Literal["own", "shared", "off"]
+    cost_header: bool
     warnings: tuple[str, ...] = ()
     """Warnings about limits that have no effect, as full sentences."""
 
@@ -108,6 +109,7 @@ class Tenancy:
             pepper=lambda: self._pepper,
             user_header=rules.user_header.encode("ascii"),
             hit_headers=rules.hit_headers,
+            cost_header=rules.cost_header,
         )
         self.declared(declaring)  # faults are reported before anything starts
         self._retention = Retention(

@@ -68,9 +68,10 @@ class Admission:
         pepper: Callable[[], bytes],
         user_header: bytes,
         hit_headers: HitHeaders = "own",
+        cost_header: bool = False,
     ) -> None:
         """Create the object. The function *pepper* returns the secret for key digests. *hit_headers* selects the
-        callers that see predicted cache hits.
+        callers that see predicted cache hits. All callers see the cost of an answer if *cost_header* is true.
         """
         self._access = access
         self._quota = quota
@@ -80,6 +81,7 @@ class Admission:
         self._pepper = pepper
         self._user_header = user_header
         self._hit_headers: HitHeaders = hit_headers
+        self._cost_header = cost_header
 
     def known(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         """Return the caller if an earlier request on the same connection was authenticated. Otherwise, return None, so
@@ -184,6 +186,7 @@ class Admission:
         """
         prompt_tokens = exchange.prompt_tokens = request.prompt_tokens
         exchange.model_asked = body.model[:MAX_NAME_LENGTH]
+        exchange.shows_cost = self._cost_header and not body.background  # the worker may generate more than it reports
         if caller is None:
             return None
         if not exchange.user:

@@ -32,6 +32,8 @@ from gateway.proxy.exchange import Exchange
 from gateway.proxy.fallback_attempts import FallbackAttempts
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.proxy.worker_attempts import WorkerAttempts
+from gateway.tenancy.ledger.entry import NANO
+from gateway.tenancy.ledger.recorder import to_nano
 from routing.booking import Ending
 from routing.request import Request
 
@@ -200,14 +202,24 @@ class Attempts:
 
     # ---- how the request ended at its backend
 
-    def note_prompt(self, attempt: Attempt) -> None:
-        """Lower the predicted cache hit of an answer without streaming to the number of prompt tokens that the engine
-        reports.
+    def note_usage(self, attempt: Attempt) -> None:
+        """Read the usage in an answer without streaming before the gateway sends the response headers. The predicted
+        cache hit is lowered to the number of prompt tokens that the engine reports.
         """
-        if attempt.status not in CLIENT_ERRORS:
-            usage = self._usage = self._endpoint.usage_of(attempt.first)
-            if usage is not None and usage.prompt_tokens < self.exchange.hit_tokens:
-                self.exchange.hit_tokens = float(usage.prompt_tokens)
+        if attempt.status in CLIENT_ERRORS:
+            return
+        exchange, usage = self.exchange, self._endpoint.usage_of(attempt.first)
+        self._usage = usage
+        if usage is None:
+            return
+        if usage.prompt_tokens < exchange.hit_tokens:
+            exchange.hit_tokens = float(usage.prompt_tokens)
+        if exchange.shows_cost:
+            price = exchange.price or self._model.pricing.current
+            if price.is_set:
+                exchange.price = price  # the ledger charges the same price, even if the current price changes meanwhile
+                usd = price.cost_usd(usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
+                exchange.answer_usd = to_nano(usd) / NANO
 
     def answered(self, attempt: Attempt) -> None:
         """Record that the caller has received the whole answer."""

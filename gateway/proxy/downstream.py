@@ -211,6 +211,8 @@ def _decision_headers(exchange: Exchange) -> Headers:
         said.append((b"x-warmgate-rule", choice.rule.encode("ascii", "replace")))
     if exchange.prefill_worker is not None:
         said.append((b"x-warmgate-prefill-worker", exchange.prefill_worker.encode("ascii", "replace")))
+    if exchange.answer_usd is not None:
+        said.append((b"x-warmgate-cost-usd", b"%.9f" % exchange.answer_usd))
     if strategy is not None and exchange.shows_hits:  # there is no strategy if a fallback was asked first
         blocks = exchange.hit_blocks
         said.append(_HIT_BLOCKS[blocks] if blocks < len(_HIT_BLOCKS) else _hit_blocks(blocks))

@@ -72,13 +72,19 @@ class Exchange:
     fell_back: bool = False
     """Whether a fallback answered the request."""
     price: Price | None = None
-    """Price of the fallback that answered, or None if the model's prices apply."""
+    """Price of the fallback that answered, or price that the header with the cost was computed with. The model's current
+    price applies if this is None.
+    """
     hit_blocks: int = 0
     hit_tokens: float = 0.0
     """Number of prompt tokens that the chosen worker was predicted to have in its cache."""
     hit_source: Source | None = None
     runs: bool = False
     """Whether the request counts against `server.max_concurrent_requests`."""
+    shows_cost: bool = False
+    """Whether a response header reports the cost of the answer, unless the answer is streamed."""
+    answer_usd: float | None = None
+    """Cost of the answer in US dollars for the response header, or None if the header is not sent."""
     shows_hits: bool = True
     """Whether the caller and traces can show cache hits, because the caller cannot hit prompts of another team."""
     queued_s: float = 0.0

@@ -38,7 +38,7 @@ class Relay:
             if attempt.observer is None:
                 if guard is not None:
                     await guard.answer(attempt)
-                attempts.note_prompt(attempt)
+                attempts.note_usage(attempt)
                 await downstream.answer(attempt.status, attempt.headers, attempt.first)
                 attempts.answered(attempt)
             else:

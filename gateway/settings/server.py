@@ -140,6 +140,11 @@ class ServerSettings(Group):
         "isolated_cache), shared (all teams) or off (none). A hit in a shared cache can reveal the "
         "prompts of other teams.",
     )
+    cost_header: bool = Field(
+        default=False,
+        description="report the cost of each answer that is not streamed in the header x-warmgate-cost-usd, in US "
+        "dollars. The header is omitted if the model has no price or the engine reports no usage.",
+    )
     user_header: HeaderName = Field(
         default="x-end-user",
         description="request header that names the end user. It takes precedence over the user field in the body.",

@@ -79,6 +79,7 @@ def tenancy_rules(settings: Settings) -> TenancyRules:
         cors_origins=server.cors_origins,
         user_header=server.user_header,
         hit_headers=server.hit_headers,
+        cost_header=server.cost_header,
         warnings=tuple(ineffective_limits_in(settings)),
     )
 

@@ -18,6 +18,11 @@ class Price:
         """Price in US dollars of a prompt token that is read from the cache."""
         self.output_usd = output_usd
 
+    @property
+    def is_set(self) -> bool:
+        """Whether any token has a price. Without a configured price, all tokens are free."""
+        return self.input_usd > 0.0 or self.cached_input_usd > 0.0 or self.output_usd > 0.0
+
     @classmethod
     def per_million(cls, *, input_usd: float, cached_input_usd: float | None, output_usd: float) -> Self:
         """Return token prices from a price list in US dollars per million tokens. If *cached_input_usd* is None, cached

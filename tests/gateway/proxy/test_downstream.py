@@ -20,6 +20,13 @@ def decided() -> Exchange:
     return an_exchange(backend="w1", strategy="prefix_aware", hit_blocks=3, hit_tokens=48.9)
 
 
+async def test_the_cost_has_a_header() -> None:
+    caller = Caller()
+    await Downstream(caller.send, an_exchange(backend="w1", answer_usd=0.00125), CHAT).answer(200, [], b"")
+
+    assert b"0.001250000" == caller.headers[b"x-warmgate-cost-usd"]
+
+
 async def test_the_prefill_worker_has_a_header() -> None:
     caller = Caller()
     await Downstream(caller.send, an_exchange(backend="w1", prefill_worker="p1"), CHAT).start(200, [])

@@ -43,6 +43,13 @@ def test_a_worker_that_is_busy_for_an_hour_earns_its_price() -> None:
     assert pytest.approx(2.5) == price.cost_usd(1800 / 0.0002, 0, 1800 / 0.001)
 
 
+@pytest.mark.parametrize(
+    ("price", "is_set"), [(Price(), False), (Price(1e-6), True), (Price(0, 1e-6), True), (Price(0, 0, 1e-6), True)]
+)
+def test_a_price_is_set_if_any_token_costs_something(price: Price, is_set: bool) -> None:
+    assert is_set is price.is_set
+
+
 @given(st.integers(0, 10**6), st.integers(0, 10**6), st.integers(0, 10**6))
 def test_cost_and_savings_add_up_to_the_price_without_a_cache(computed: int, cached: int, out: int) -> None:
     price = Price.per_million(input_usd=2.5, cached_input_usd=0.25, output_usd=10.0)
