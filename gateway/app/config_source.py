@@ -87,7 +87,8 @@ class ConfigSource:
         """
         settings = self.load()
         workers = sum(len(model.workers) for model in settings.models)
-        return f"{len(settings.models)} models, {workers} listed workers, {len(settings.teams)} teams"
+        counts = {"model": len(settings.models), "listed worker": workers, "team": len(settings.teams)}
+        return ", ".join(f"{count} {noun}{'' if count == 1 else 's'}" for noun, count in counts.items())
 
     def log_warnings(self) -> None:
         """Log every warning about deprecated settings."""

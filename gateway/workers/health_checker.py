@@ -94,6 +94,8 @@ class HealthChecker:
         self._kept_s = kept_s
         self._clock = clock
         self._up = up
+        self._fault = ""
+        """Error of the last health check as text, or an empty string if the check succeeded."""
         self._in_row = 0
         """Consecutive checks whose result contradicts `up`."""
         self._is_down_known = False
@@ -137,9 +139,12 @@ class HealthChecker:
         paths.
         """
         status = await self._ask()
+        self._fault = self._probe.fault
         if status is None and self._path == DEFAULT_PATH and self._engine is None:
-            await self._read()
-            status = await self._ask_sglang() if self._is_sglang else None
+            await self._read()  # these requests have faults of their own
+            if self._is_sglang:
+                status = await self._ask_sglang()
+                self._fault = self._probe.fault
         return status is not None and status < 500
 
     @property
@@ -190,7 +195,7 @@ class HealthChecker:
         """Log once that the worker is down, even if it was never up."""
         self._is_down_known = True
         target = self.target
-        _log.warning("worker %s of model %s is down: %s", target.worker, target.model, self._probe.fault)
+        _log.warning("worker %s of model %s is down: %s", target.worker, target.model, self._fault)
 
     def _keep_up(self) -> None:
         """Mark all workers at the address as up again. A request may have marked one as down since the last check."""

@@ -9,6 +9,7 @@ from urllib.parse import quote
 import msgspec
 
 from gateway.cli.commands.output import CommandFailed
+from gateway.protocol.errors import UnknownRoute
 
 if TYPE_CHECKING:
     import httpx
@@ -60,7 +61,7 @@ class AdminClient:
         with_values = {name: value for name, value in query.items() if value is not None}
         async with self._telling(), self._http.stream("GET", _url(path), params=with_values) as response:
             if not response.is_success:
-                raise _refusal(response.status_code, await response.aread())
+                raise self._refusal(response.status_code, await response.aread())
             async for piece in response.aiter_bytes():
                 yield piece
 
@@ -71,7 +72,7 @@ class AdminClient:
         async with self._telling():
             response = await self._http.request(method, _url(path), params=with_values, json=body)
         if not response.is_success:
-            raise _refusal(response.status_code, response.content)
+            raise self._refusal(response.status_code, response.content)
         if response.status_code == HTTPStatus.NO_CONTENT:
             return {}
         try:
@@ -79,35 +80,40 @@ class AdminClient:
         except msgspec.MsgspecError:
             raise _foreign(response.status_code, response.content) from None
 
+    def _refusal(self, status: int, content: bytes) -> CommandFailed:
+        """Return an exception with the message of an OpenAI-style error response.
+
+        Its exit code is 2 for status 400, else 1.
+        """
+        try:
+            error = msgspec.json.decode(content)["error"]
+            message, code = str(error["message"]), error.get("code")
+        except (msgspec.MsgspecError, KeyError, TypeError, AttributeError):
+            return _foreign(status, content)
+        if code == UnknownRoute.code:
+            message = f"{self._place}: {message}. If admin.port is set, use the address with that port"
+        return CommandFailed(_sentence(message), code=2 if status == HTTPStatus.BAD_REQUEST else 1)
+
+    @property
+    def _place(self) -> str:
+        return str(self._http.base_url).rstrip("/")
+
     @asynccontextmanager
     async def _telling(self) -> AsyncIterator[None]:
         """Convert transport errors in the block into `CommandFailed` with a readable message."""
         # Every command comes by here while the parser is made, and most have no use for a client.
         import httpx  # noqa: PLC0415
 
-        place = str(self._http.base_url).rstrip("/")
         try:
             yield
         except httpx.TimeoutException:
-            raise CommandFailed(f"{place} did not answer in time.") from None
+            raise CommandFailed(f"{self._place} did not answer in time.") from None
         except httpx.RequestError as fault:
-            raise CommandFailed(f"{place} cannot be reached: {str(fault) or type(fault).__name__}.") from None
+            raise CommandFailed(f"{self._place} cannot be reached: {str(fault) or type(fault).__name__}.") from None
 
 
 def _url(path: tuple[str, ...]) -> str:
     return "/".join((PREFIX, *(quote(part, safe="") for part in path)))
-
-
-def _refusal(status: int, content: bytes) -> CommandFailed:
-    """Return an exception with the message of an OpenAI-style error response.
-
-    Its exit code is 2 for status 400, else 1.
-    """
-    try:
-        message = msgspec.json.decode(content)["error"]["message"]
-    except (msgspec.MsgspecError, KeyError, TypeError):
-        return _foreign(status, content)
-    return CommandFailed(_sentence(str(message)), code=2 if status == HTTPStatus.BAD_REQUEST else 1)
 
 
 def _foreign(status: int, content: bytes) -> CommandFailed:

@@ -18,7 +18,7 @@ def config(tmp_path: Path) -> Path:
 
 def test_a_valid_file_is_one_line(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 == main(["config", "validate", "-c", str(config)])
-    assert ("valid: 1 models, 1 listed workers, 0 teams\n", "") == capsys.readouterr()
+    assert ("valid: 1 model, 1 listed worker, 0 teams\n", "") == capsys.readouterr()
 
 
 def test_a_fault_is_a_sentence_and_exit_code_2(config: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -251,6 +251,16 @@ async def test_a_worker_that_never_came_up_is_logged_with_the_cause(caplog: pyte
     ] == caplog.messages
 
 
+async def test_the_cause_is_that_of_the_health_check(caplog: pytest.LogCaptureFixture) -> None:
+    """The pages that show the kind of the engine were read as well, and failed too."""
+    caplog.set_level(logging.WARNING, "gateway.workers.health_checker")
+    async with practice({"/health": SLOW}, timeout_s=TIMEOUT_S) as there:
+        await there.visit()
+        assert LOADS_PATH in there.engine.asked
+
+    assert [f"worker a of model tiny is down: GET /health timed out after {TIMEOUT_S:g} s"] == caplog.messages
+
+
 # ---- SGLang
 
 

@@ -75,6 +75,17 @@ async def test_a_refusal_is_its_message(status: int, code: int) -> None:
     assert code == raised.value.code
 
 
+async def test_a_port_without_the_admin_api_is_named() -> None:
+    """The gateway answers so on its public port if the admin API has a port of its own."""
+    content = error("GET /admin/v1/diagnosis is not served here").replace(b'"code": null', b'"code": "unknown_url"')
+    said = (
+        "http://gateway:8081: GET /admin/v1/diagnosis is not served here. "
+        "If admin.port is set, use the address with that port."
+    )
+    with pytest.raises(CommandFailed, match=f"^{re.escape(said)}$"):
+        await refusing(404, content).get("diagnosis")
+
+
 @pytest.mark.parametrize(
     ("status", "content", "said"),
     [
