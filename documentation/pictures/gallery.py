@@ -8,6 +8,7 @@ from documentation.pictures.architecture import architecture
 from documentation.pictures.hit_rate_against_cache_size import hit_rate_against_cache_size
 from documentation.pictures.pod_shutdown import pod_shutdown
 from documentation.pictures.predicted_and_event_fed import predicted_and_event_fed
+from documentation.pictures.quickstart import quickstart
 from documentation.pictures.radix_tree import radix_tree
 from documentation.pictures.request_sequence import request_sequence
 from documentation.pictures.token_bucket import token_bucket
@@ -20,6 +21,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "hit-rate-against-cache-size": hit_rate_against_cache_size,
     "pod-shutdown": pod_shutdown,
     "predicted-and-event-fed": predicted_and_event_fed,
+    "quickstart": quickstart,
     "radix-tree": radix_tree,
     "request-sequence": request_sequence,
     "saturation-requests": saturation.requests,

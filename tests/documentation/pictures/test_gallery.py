@@ -17,6 +17,13 @@ def test_every_picture_in_docs_is_drawn_by_code_or_the_logo() -> None:
     assert {"logo", *PICTURES} == {path.stem for path in FOLDER.glob("*.svg")}
 
 
+def test_every_picture_is_shown_on_a_page() -> None:
+    root = FOLDER.parents[1]
+    pages = "".join(path.read_text(encoding="utf-8") for path in (root / "README.md", *(root / "docs").rglob("*.md")))
+
+    assert [] == [name for name in PICTURES if f"pictures/{name}.svg)" not in pages]
+
+
 @pytest.mark.parametrize("name", PICTURES)
 def test_every_text_and_box_is_inside_the_picture(name: str) -> None:
     root = ET.fromstring(PICTURES[name]())
