@@ -1,12 +1,12 @@
 """`python -m deploy.chart_readme`: write the README of the chart, with a table of its values in the form of helm-docs.
 
-Keys, defaults and descriptions come from values.yaml. The description of a value is the comment on its line, or else
-the lines of comments directly above.
+Keys, defaults and descriptions come from values.yaml, and types from values.schema.json. The description of a value is
+the comment above it that begins with ``# --``.
 """
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,9 +50,7 @@ Kubernetes: `{kube}`
 | Key | Type | Default | Description |
 |-----|------|---------|-------------|
 """
-OLD_NAMES = """
-## Old names
-
+OLD_NAMES = """\
 These values still work, and the notes of an installation name those that it uses.
 
 | old | now |
@@ -61,57 +59,101 @@ These values still work, and the notes of an installation name those that it use
 | `probes.startup`, `probes.readiness`, `probes.liveness` | `startupProbe`, `readinessProbe`, `livenessProbe` |
 | `ingress.hosts[]` and `ingress.paths[]` as text | `ingress.hosts[].host`, `ingress.hosts[].paths[].path` |
 | `httpRoute.paths`, `httpRoute.filters` | `httpRoute.rules` |
-
-Made by `python -m deploy.chart_readme` from `values.yaml`.
 """
-TYPES = {bool: "bool", int: "int", float: "float", str: "string", list: "list", dict: "object", type(None): "string"}
+"""Table of the values that were renamed, with their new names."""
+FOOT = "\nMade by `python -m deploy.chart_readme` from `values.yaml`.\n"
 SHOWN_DEFAULT = 160
-"""Characters up to which a table cell shows a default. Beyond that, it refers to values.yaml."""
+"""Maximum number of characters of a default in a table cell. For a longer default, the cell refers to values.yaml."""
 
-_KEY = re.compile(r"^( *)([\w-]+):(.*)$")
-_COMMENT = re.compile(r"(?:^| {2,})# ?(.*)$")
+_TYPES = {bool: "boolean", int: "integer", str: "string", list: "list", dict: "object"}
+_KEY = re.compile(r"^( *)([\w-]+):")
+_COMMENT = re.compile(r"^ *# ?(.*)$")
+_TITLE = re.compile(r"^# ---- (.+)$")
 
 
 @dataclass(frozen=True, slots=True)
 class Value:
     """A value of the chart, or a group of values with a description."""
 
+    section: str
+    """Title of the section of values.yaml that contains the value."""
     key: str
+    type: str
     default: Any
     description: str
     group: bool = False
 
-    def row(self) -> str:
-        """Return the line of the table for this value."""
+    @property
+    def shown_default(self) -> str:
+        """Default value for a table cell, which is empty for a group of values."""
+        if self.group:
+            return ""
         shown = json.dumps(self.default)
-        if len(shown) > SHOWN_DEFAULT:
-            shown = "see values.yaml"
-        default = "" if self.group else f"`{shown}`"
-        cells = (self.key, TYPES[type(self.default)], default, self.description)
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+        return "see values.yaml" if len(shown) > SHOWN_DEFAULT else f"`{shown}`"
 
 
-def values_of(text: str) -> Iterator[Value]:
-    """Yield the values of values.yaml in the order of its *text*."""
+def values_of(text: str, schema: Mapping[str, Any]) -> Iterator[Value]:
+    """Yield the values in *text*, the content of values.yaml, in their order. *schema* is the content of
+    values.schema.json.
+    """
     data = yaml.safe_load(text)
     path: list[tuple[int, str]] = []
     above: list[str] = []
+    section = ""
     lines = text.splitlines()
     for number, line in enumerate(lines):
+        if title := _TITLE.match(line):
+            section = title[1]
         found = _KEY.match(line)
         if found is None:
-            comment = re.match(r"^ *# ?(?!-)(.*)$", line)
+            comment = _COMMENT.match(line)
             above = [*above, comment[1]] if comment else []
             continue
         indent = len(found[1])
         path = [*((at, name) for at, name in path if at < indent), (indent, found[2])]
         names = [name for _, name in path]
         group = _is_group(lines[number + 1 :], indent)
-        beside = _COMMENT.search(found[3])
-        description = _escaped(beside[1] if beside else " ".join(above))
+        description = _description(above)
         if description or not group:
-            yield Value(".".join(names), _at(data, names), description, group)
+            default = _at(data, names)
+            kind = _type(schema, names) or _TYPES[type(default)]
+            yield Value(section, ".".join(names), kind, default, description, group)
         above = []
+
+
+def _type(schema: Mapping[str, Any], names: list[str]) -> str:
+    """Return the type of the value with the path *names* in words, such as `integer or null`, or an empty string if
+    *schema* does not contain it.
+    """
+    node: Mapping[str, Any] = schema
+    for name in names:
+        properties = _resolved(schema, node).get("properties", {})
+        if name not in properties:
+            return ""
+        node = properties[name]
+    return " or ".join(_types(schema, node))
+
+
+def _types(schema: Mapping[str, Any], node: Mapping[str, Any]) -> list[str]:
+    node = _resolved(schema, node)
+    if "enum" in node:
+        return [str(choice) or '""' for choice in node["enum"]]
+    if "anyOf" in node:
+        return list(dict.fromkeys(each for choice in node["anyOf"] for each in _types(schema, choice)))
+    types = node["type"] if isinstance(node["type"], list) else [node["type"]]
+    return ["list" if each == "array" else each for each in types]
+
+
+def _resolved(schema: Mapping[str, Any], node: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return *node*, or the definition in *schema* to which it refers."""
+    reference: str | None = node.get("$ref")
+    return node if reference is None else schema["definitions"][reference.rpartition("/")[2]]
+
+
+def _description(above: list[str]) -> str:
+    """Return the text after ``--`` in the comment lines *above* a key, or an empty string if no line has it."""
+    starts = [number for number, line in enumerate(above) if line.startswith("-- ")]
+    return " ".join(above[starts[-1] :]).removeprefix("-- ") if starts else ""
 
 
 def _is_group(following: list[str], indent: int) -> bool:
@@ -127,12 +169,8 @@ def _at(data: Any, names: list[str]) -> Any:
     return data
 
 
-def _escaped(text: str) -> str:
-    return text.replace("<", "&lt;").strip()
-
-
-def readme(chart: str, values: str) -> str:
-    """Return the README for the texts of Chart.yaml and values.yaml."""
+def readme(chart: str, values: str, schema: str) -> str:
+    """Return the README for the texts of Chart.yaml, values.yaml and values.schema.json."""
     about = yaml.safe_load(chart)
     head = HEAD.format(
         version=about["version"],
@@ -141,9 +179,15 @@ def readme(chart: str, values: str) -> str:
         home=about["home"],
         kube=about["kubeVersion"],
     )
-    return head + "\n".join(value.row() for value in values_of(values)) + "\n" + OLD_NAMES
+    rows = [_row(value) for value in values_of(values, json.loads(schema))]
+    return f"{head}{chr(10).join(rows)}\n\n## Old names\n\n{OLD_NAMES}{FOOT}"
+
+
+def _row(value: Value) -> str:
+    cells = (value.key, value.type, value.shown_default, value.description)
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 if __name__ == "__main__":
-    texts = [(CHART / name).read_text(encoding="utf-8") for name in ("Chart.yaml", "values.yaml")]
+    texts = [(CHART / name).read_text(encoding="utf-8") for name in ("Chart.yaml", "values.yaml", "values.schema.json")]
     README.write_text(readme(*texts), encoding="utf-8")

@@ -35,8 +35,8 @@ class Window:
 def terminal(windows: Sequence[Window], *, title: str, description: str, marked: Sequence[str] = ()) -> str:
     """Return the picture of *windows*. *title* and *description* are for screen readers.
 
-    Lines that contain one of the texts in *marked* are highlighted. Output that is longer than `COLUMNS` is wrapped after
-    a space or a comma, and a long command is cut.
+    Lines that contain one of the texts in *marked* are highlighted. Output lines that are longer than `COLUMNS` are
+    wrapped after a space or a comma, and longer commands are cut.
     """
     parts: list[str] = []
     top = 0.0

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
-from documentation.reference import cli, errors, http_api, metrics, routes, settings
+from documentation.reference import cli, errors, helm_values, http_api, metrics, routes, settings
 
 PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
     {
@@ -12,6 +12,7 @@ PAGES: Mapping[str, Callable[[], str]] = MappingProxyType(
         for name, page in {
             "cli": cli.page,
             "errors": errors.page,
+            "helm-values": helm_values.page,
             "http-api": http_api.page,
             "metrics": metrics.page,
             "routes": routes.page,

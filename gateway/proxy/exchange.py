@@ -72,8 +72,8 @@ class Exchange:
     fell_back: bool = False
     """Whether a fallback answered the request."""
     price: Price | None = None
-    """Price of the fallback that answered, or price that the header with the cost was computed with. The model's current
-    price applies if this is None.
+    """Price of the fallback that answered, or the price in the header with the cost, or None if the model's current
+    price applies.
     """
     hit_blocks: int = 0
     hit_tokens: float = 0.0

@@ -9,11 +9,8 @@ from typing import Any, get_origin
 
 import helm_python
 import pytest
-import yaml
 from helm_python import Chart, HelmError, lint
 
-from deploy.chart_readme import readme
-from deploy.chart_readme import values_of as values_in_readme
 from deploy.values_schema.schema import PATH, with_settings
 from gateway.settings import SettingsError
 from gateway.settings.change import FIXED
@@ -94,32 +91,6 @@ def test_the_package_has_nothing_else(tmp_path: Path) -> None:
     }
 
 
-def test_the_readme_of_the_chart_lists_its_values() -> None:
-    """`python -m deploy.chart_readme` writes it."""
-    texts = [(CHART / name).read_text(encoding="utf-8") for name in ("Chart.yaml", "values.yaml")]
-
-    assert readme(*texts) == (CHART / "README.md").read_text(encoding="utf-8")
-
-
-def test_the_table_of_values_has_each_value_once() -> None:
-    """Every path of values.yaml leads to a row."""
-    values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
-    rows = list(values_in_readme((CHART / "values.yaml").read_text(encoding="utf-8")))
-    keys = [row.key for row in rows]
-
-    assert len(set(keys)) == len(keys)
-    assert set(values) == {key.partition(".")[0] for key in keys}
-    assert {"image.repository", "config.models", "ingress.alb.scheme"} <= set(keys)
-
-
-def test_a_description_is_the_comment_beside_a_value_or_above_it() -> None:
-    text = "# a group\na:\n  b: 1    # beside\n  # above,\n  # twice\n  c: {d: []}\ne: x#y\n"
-
-    assert [("a", "a group"), ("a.b", "beside"), ("a.c", "above, twice"), ("e", "")] == [
-        (value.key, value.description) for value in values_in_readme(text)
-    ]
-
-
 def test_the_schema_knows_the_groups_of_the_settings() -> None:
     """One that is new has to be named there, or the chart would refuse it."""
     groups: dict[str, Any] = {name: [] if name in LISTS else {} for name in Settings.model_fields if name != "models"}
@@ -154,14 +125,14 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     (tiny(config={"guardrails": [{"name": "a", "kind": "regex"}]}), "/config/guardrails/0/kind"),
     (
         tiny(config={"teams": [{"name": "blue", "limits": {"usd_per_day": 50}}]}),
-        r"config\.teams\[0\]\.limits would be counted by each of 2 replicas.*2 times",
+        r"config\.teams\[0\]\.limits would be counted separately by each of 2 replicas.*2 times",
     ),
     (
         tiny(
             config={"teams": [{"name": "blue", "model_limits": {"tiny": {"max_concurrent_requests": 5}}}]},
             replicaCount=3,
         ),
-        r"config\.teams\[0\]\.model_limits would be counted by each of 3 replicas",
+        r"config\.teams\[0\]\.model_limits would be counted separately by each of 3 replicas",
     ),
     (
         tiny(
@@ -172,7 +143,7 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     ),
     (
         tiny(podDisruptionBudget={"minAvailable": 1, "maxUnavailable": 1}),
-        r"podDisruptionBudget\.minAvailable stands beside maxUnavailable",
+        r"podDisruptionBudget\.minAvailable cannot be combined with maxUnavailable",
     ),
     (tiny(valkey={"enabled": True}, secrets={"env": {"VALKEY_PASSWORD": SECRET}}), r"secrets\.env\.VALKEY_PASSWORD"),
     (tiny(config={"bedrock": {"bearer_token": "t"}}), r"config\.bedrock\.bearer_token is a secret"),
@@ -193,18 +164,18 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     (tiny(config={"admin": {"keys": [{"role": "owner", "secret_env": "OPS"}]}}), r"secrets\.env has no OPS"),
     (tiny(secrets={"env": {"A-B": SECRET}}), "'A-B' does not match"),
     (tiny(secrets={"env": {"A": {"name": "s"}}}), "/secrets/env/A"),
-    (tiny(config={"store": {"url": "redis://a"}}, secrets={"storeUrl": SECRET}), r"config\.store\.url stands beside"),
-    (tiny(valkey={"enabled": True}, secrets={"storeUrl": SECRET}), r"valkey\.enabled stands beside"),
+    (tiny(config={"store": {"url": "redis://a"}}, secrets={"storeUrl": SECRET}), r"config\.store\.url cannot be"),
+    (tiny(valkey={"enabled": True}, secrets={"storeUrl": SECRET}), r"valkey\.enabled cannot be combined"),
     (
         tiny(valkey={"enabled": True}, existingConfigMap={"name": "own"}),
-        r"valkey\.enabled has no effect beside existingConfigMap",
+        r"valkey\.enabled has no effect together with existingConfigMap",
     ),
     (tiny(config={"store": {"url": "sqlite:///a.db"}}, persistence={"enabled": True}), "replicaCount is above 1"),
     (tiny(config={"store": {"url": "sqlite:///a.db"}}, replicaCount=1), r"persistence\.enabled is false"),
     (tiny(persistence={"enabled": True}), r"persistence\.enabled is for one replica"),
     (
         tiny(autoscaling={"enabled": True}, keda={"enabled": True, "serverAddress": "http://p"}),
-        r"keda\.enabled stands beside autoscaling\.enabled",
+        r"keda\.enabled cannot be combined with autoscaling\.enabled",
     ),
     (tiny(keda={"enabled": True}), r"keda\.serverAddress is empty"),
     (tiny(autoscaling={"enabled": True, "minReplicas": 9}), r"autoscaling\.minReplicas is above"),

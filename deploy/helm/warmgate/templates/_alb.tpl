@@ -1,6 +1,6 @@
 {{/*
-For the AWS Load Balancer Controller. HTTP/1.1 to the pods: Warmgate speaks no HTTP/2. Least outstanding requests: an LLM's
-answers differ too much in length for taking turns.
+Annotations for the AWS Load Balancer Controller. The load balancer sends HTTP/1.1 to the pods, because Warmgate does not
+support HTTP/2. It chooses the pod with the least outstanding requests, because answers of LLMs differ much in length.
 */}}
 {{- define "warmgate.albAnnotations" -}}
 {{- $alb := .Values.ingress.alb -}}

@@ -2,7 +2,7 @@
 {{- default .Chart.Name .Values.nameOverride | trunc 63 | trimSuffix "-" -}}
 {{- end -}}
 
-{{/* At most 52 characters: "-valkey-0" and the like have to fit behind. */}}
+{{/* At most 52 characters, so that suffixes such as "-valkey-0" fit. */}}
 {{- define "warmgate.fullname" -}}
 {{- if .Values.fullnameOverride -}}
 {{- .Values.fullnameOverride | trunc 52 | trimSuffix "-" -}}
@@ -13,7 +13,7 @@
 {{- end -}}
 {{- end -}}
 
-{{/* Of a selector, which can never be changed: nothing that an upgrade or a value may change belongs here. */}}
+{{/* Labels of a selector. A selector cannot be changed, so no label here depends on a version or a changeable value. */}}
 {{- define "warmgate.selectorLabels" -}}
 app.kubernetes.io/name: {{ include "warmgate.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
@@ -56,7 +56,7 @@ app.kubernetes.io/component: gateway
 {{- end -}}
 {{- end -}}
 
-{{/* An image with global.imageRegistry in the place of its registry, which is a first part with a dot or a port. */}}
+{{/* An image whose registry is replaced by global.imageRegistry. The registry is a first part with a dot or a port. */}}
 {{- define "warmgate.inRegistry" -}}
 {{- $registry := dig "imageRegistry" "" (.root.Values.global | default dict) | default "" -}}
 {{- if $registry -}}
@@ -82,14 +82,14 @@ app.kubernetes.io/component: gateway
 {{ ternary .Values.existingConfigMap.key "warmgate.yaml" (ne .Values.existingConfigMap.name "") }}
 {{- end -}}
 
-{{/* ---- how many */}}
+{{/* ---- replicas */}}
 
-{{/* The old name `replicas` counts where it is given. */}}
+{{/* Number of replicas. The old name `replicas` takes precedence. */}}
 {{- define "warmgate.replicaCount" -}}
 {{ ternary .Values.replicaCount .Values.replicas (kindIs "invalid" .Values.replicas) }}
 {{- end -}}
 
-{{/* Old names of values that are used, as lines. */}}
+{{/* Deprecated names of values that are used, one per line. */}}
 {{- define "warmgate.oldNames" -}}
 {{- if not (kindIs "invalid" .Values.replicas) }}{{ println "replicas is now replicaCount." }}{{ end -}}
 {{- range $name, $_ := .Values.probes | default dict }}{{ printf "probes.%s is now %sProbe.\n" $name $name }}{{ end -}}
@@ -104,7 +104,7 @@ app.kubernetes.io/component: gateway
 {{- end -}}
 {{- end -}}
 
-{{/* A probe: what the values say of it, with its old name over its new one. */}}
+{{/* Timing of a probe. Values under the old name take precedence. */}}
 {{- define "warmgate.probe" -}}
 {{- $old := dig .name dict (.root.Values.probes | default dict) | default dict -}}
 {{- mergeOverwrite (deepCopy (get .root.Values (printf "%sProbe" .name))) $old | toYaml -}}
@@ -124,9 +124,9 @@ app.kubernetes.io/component: gateway
 {{- end -}}
 {{- end -}}
 
-{{/* ---- the settings */}}
+{{/* ---- settings */}}
 
-{{/* sqlite, redis, or nothing. An address that is in a Secret is one of Redis: a file needs no password. */}}
+{{/* Kind of the store: sqlite, redis, or nothing. A URL in a Secret is one of Redis, because a file needs no password. */}}
 {{- define "warmgate.storeKind" -}}
 {{- $url := dig "store" "url" "" .Values.config | default "" -}}
 {{- if or .Values.valkey.enabled .Values.secrets.storeUrl.name (regexMatch "^(rediss?|unix)://" $url) -}}redis
@@ -134,7 +134,7 @@ app.kubernetes.io/component: gateway
 {{- end -}}
 {{- end -}}
 
-{{/* What is mounted: `config`, with what follows from other values. */}}
+{{/* Mounted settings: `config`, and settings that follow from other values. */}}
 {{- define "warmgate.config" -}}
 {{- $config := deepCopy .Values.config -}}
 {{- $store := deepCopy (get $config "store" | default dict) -}}
@@ -147,7 +147,7 @@ app.kubernetes.io/component: gateway
 {{- toYaml $config -}}
 {{- end -}}
 
-{{/* Of what a change needs new pods for. The groups left out are those that Warmgate follows while it runs. */}}
+{{/* Checksum of the settings whose change requires new pods. The omitted groups are reloaded by running pods. */}}
 {{- define "warmgate.configChecksum" -}}
 {{- $config := include "warmgate.config" . | fromYaml -}}
 {{- if .Values.configReload -}}
@@ -160,7 +160,7 @@ app.kubernetes.io/component: gateway
 {{ dig "server" "port" 8080 .Values.config | int }}
 {{- end -}}
 
-{{/* Empty where probes and metrics have no port of their own. */}}
+{{/* Port of probes and metrics, or empty if they share the port of requests. */}}
 {{- define "warmgate.ownProbesPort" -}}
 {{- with dig "server" "probes_port" nil .Values.config }}{{ int . }}{{ end -}}
 {{- end -}}
@@ -173,12 +173,12 @@ app.kubernetes.io/component: gateway
 {{- with dig "admin" "port" nil .Values.config }}{{ int . }}{{ end -}}
 {{- end -}}
 
-{{/* Address to which engines connect to publish KV events; empty if none does. */}}
+{{/* Port to which engines connect to publish KV events, or empty if engines do not connect. */}}
 {{- define "warmgate.eventsPort" -}}
 {{- with dig "kv_events" "bind" nil .Values.config }}{{ regexFind "[0-9]+$" . }}{{ end -}}
 {{- end -}}
 
-{{/* Addresses that may dial it: those of the values, else those of the settings, else any pod. */}}
+{{/* Peers that can connect to that port: those of the values, or else those of the settings, or else any pod. */}}
 {{- define "warmgate.eventPeers" -}}
 {{- $peers := .Values.networkPolicy.enginesFrom -}}
 {{- if not $peers -}}
@@ -190,7 +190,7 @@ app.kubernetes.io/component: gateway
 {{- $peers | default (list (dict "namespaceSelector" dict)) | toYaml -}}
 {{- end -}}
 
-{{/* ---- the stop, in seconds */}}
+{{/* ---- shutdown, in seconds */}}
 
 {{- define "warmgate.stopSeconds" -}}
 {{- $server := get .Values.config "server" | default dict -}}
@@ -231,7 +231,7 @@ app.kubernetes.io/component: gateway
 {{- if or (include "warmgate.readsSlices" .) (include "warmgate.readsPods" .) -}}true{{- end -}}
 {{- end -}}
 
-{{/* Those that hold workers, as lines. */}}
+{{/* Namespaces of workers, one per line. */}}
 {{- define "warmgate.watchedNamespaces" -}}
 {{- $usual := dig "kubernetes" "namespace" nil .Values.config | default .Release.Namespace -}}
 {{- $found := .Values.rbac.namespaces -}}
@@ -261,7 +261,7 @@ app.kubernetes.io/component: gateway
 {{- end }}
 {{- end -}}
 
-{{/* ---- where it goes */}}
+{{/* ---- outgoing connections */}}
 
 {{- define "warmgate.usesBedrock" -}}
 {{- range .Values.config.models -}}
@@ -271,13 +271,13 @@ app.kubernetes.io/component: gateway
 {{- range .Values.config.guardrails }}{{ if eq (toString .kind) "bedrock" }}true{{ end }}{{ end -}}
 {{- end -}}
 
-{{/* The port of an address, http://, https:// or tcp://. */}}
+{{/* Port of a URL that begins with http://, https:// or tcp://. */}}
 {{- define "warmgate.portOf" -}}
 {{- $port := trimPrefix ":" (regexFind ":[0-9]+$" (get (urlParse .) "host")) -}}
 {{- $port | default (ternary "443" "80" (hasPrefix "https:" .)) -}}
 {{- end -}}
 
-{{/* Ports of workers and of their events that config names, as lines. */}}
+{{/* Ports of workers and KV events in config, one per line. */}}
 {{- define "warmgate.enginePorts" -}}
 {{- $ports := list -}}
 {{- range .Values.networkPolicy.enginePorts -}}
@@ -318,14 +318,14 @@ app.kubernetes.io/component: gateway
 {{- $ports | uniq | sortAlpha | join "\n" -}}
 {{- end -}}
 
-{{/* Of the API server: the Service's, that of the servers behind it, and one's own where config names it. */}}
+{{/* Ports of the Kubernetes API: of the Service, of the servers behind the Service, and of kubernetes.api_url in config. */}}
 {{- define "warmgate.apiPorts" -}}
 {{- $ports := list "443" "6443" -}}
 {{- with dig "kubernetes" "api_url" nil .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end -}}
 {{- $ports | uniq | join "\n" -}}
 {{- end -}}
 
-{{/* Of the store: those that the values name, and that of the address where config has it. */}}
+{{/* Ports of the store: those in the values, and the port of store.url in config. */}}
 {{- define "warmgate.storePorts" -}}
 {{- $ports := list -}}
 {{- range .Values.networkPolicy.storePorts }}{{ $ports = append $ports (toString (int .)) }}{{ end -}}
@@ -336,8 +336,7 @@ app.kubernetes.io/component: gateway
 {{- $ports | uniq | join "\n" -}}
 {{- end -}}
 
-{{/* Ports of other services that config names: fallbacks, an endpoint of Bedrock of one's own, guardrails, receivers of
-traces. */}}
+{{/* Ports of other services in config: fallbacks, custom endpoints of Bedrock, guardrails and trace receivers. */}}
 {{- define "warmgate.servicePorts" -}}
 {{- $ports := list -}}
 {{- range .Values.config.guardrails -}}
@@ -360,7 +359,7 @@ traces. */}}
 
 {{/* ---- secrets */}}
 
-{{/* Places in `node` where a secret stands in plain text, as lines. */}}
+{{/* Paths in `node` with a secret in plain text, one per line. */}}
 {{- define "warmgate.plainSecrets" -}}
 {{- $place := .place -}}
 {{- if kindIs "map" .node -}}
@@ -379,7 +378,7 @@ traces. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Variables that `node` names with secret_env, as lines. */}}
+{{/* Variables that `node` names with secret_env, one per line. */}}
 {{- define "warmgate.secretEnvs" -}}
 {{- if kindIs "map" .node -}}
 {{- range $name, $value := .node -}}
@@ -402,7 +401,7 @@ traces. */}}
       key: {{ .from.key }}
 {{- end -}}
 
-{{/* The Secret with the password of the chart's own Valkey, and the key in it. */}}
+{{/* Name of the Secret with the password of the chart's Valkey. */}}
 {{- define "warmgate.valkeySecret" -}}
 {{ .Values.valkey.auth.existingSecret.name | default (printf "%s-valkey" (include "warmgate.fullname" .)) }}
 {{- end -}}
@@ -415,7 +414,7 @@ traces. */}}
 {{ include "warmgate.secretVariable" (dict "variable" .variable "from" (dict "name" (include "warmgate.valkeySecret" .root) "key" (include "warmgate.valkeySecretKey" .root))) }}
 {{- end -}}
 
-{{/* Places of limits that a gateway without a shared store would count for itself, as lines. */}}
+{{/* Paths of limits that each gateway would count separately without a shared store, one per line. */}}
 {{- define "warmgate.countedLimits" -}}
 {{- range $number, $team := .Values.config.teams -}}
 {{- $place := printf "config.teams[%d]" $number -}}
@@ -428,7 +427,7 @@ traces. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* Whether a map holds anything but null, at any depth. */}}
+{{/* Whether a map contains a value that is not null, at any depth. */}}
 {{- define "warmgate.hasValue" -}}
 {{- if kindIs "map" . -}}
 {{- range . }}{{ include "warmgate.hasValue" . }}{{ end -}}
@@ -438,7 +437,7 @@ traces. */}}
 
 {{/* ---- sizes */}}
 
-{{/* MiB of a quantity in Mi or Gi; empty for another. */}}
+{{/* Number of MiB of a quantity in Mi or Gi, or empty for other units. */}}
 {{- define "warmgate.mebibytes" -}}
 {{- $text := toString . -}}
 {{- if regexMatch "^[0-9]+Gi$" $text -}}{{ mul (trimSuffix "Gi" $text | int) 1024 }}

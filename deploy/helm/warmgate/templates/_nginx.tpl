@@ -1,6 +1,6 @@
 {{/*
-For ingress-nginx. Nothing is buffered, in either direction: a stream reaches its reader event by event. Bodies may be as
-large as the gateway takes them; an answer may take as long as the gateway waits for a worker.
+Annotations for ingress-nginx. Nothing is buffered in either direction, so that a stream reaches its reader event by
+event. The limits on body size and time are those of the gateway.
 */}}
 {{- define "warmgate.nginxAnnotations" -}}
 {{- $total := dig "timeouts" "total_s" 1800 .Values.config | float64 | ceil | int -}}
@@ -11,7 +11,7 @@ nginx.ingress.kubernetes.io/proxy-read-timeout: {{ $total | quote }}
 nginx.ingress.kubernetes.io/proxy-send-timeout: {{ $total | quote }}
 {{- end -}}
 
-{{/* The default of server.max_body_bytes. */}}
+{{/* Default of server.max_body_bytes. */}}
 {{- define "warmgate.maxBodyBytes" -}}
 8388608
 {{- end -}}

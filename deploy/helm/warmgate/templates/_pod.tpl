@@ -5,10 +5,10 @@
 - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
 {{- if not .Values.existingConfigMap.name }}
 {{- if not (dig "server" "zone" "" .Values.config) }}
-# Set by Kubernetes from 1.35 on, which copies the node's label to the pod; empty before, which says nothing.
+# Kubernetes 1.35 and later copies the node's label to the pod. Before 1.35, the variable is empty and has no effect.
 - {name: WARMGATE_SERVER__ZONE, valueFrom: {fieldRef: {fieldPath: "metadata.labels['topology.kubernetes.io/zone']"}}}
 {{- end }}
-# The image sets this variable, and it would go over what the file says.
+# The image sets this variable, which would override the settings file.
 - {name: WARMGATE_SERVER__HOST, value: {{ dig "server" "host" "0.0.0.0" .Values.config | quote }}}
 {{- end }}
 {{- if .Values.valkey.enabled }}
@@ -72,7 +72,7 @@ podAntiAffinity:
 - topologyKey: topology.kubernetes.io/zone
   maxSkew: {{ .Values.topologySpread.maxSkew }}
   whenUnsatisfiable: {{ .Values.topologySpread.zone }}
-  # Pods of the former version do not count: a rollout ends as evenly as it should.
+  # Pods of the former version do not count, so that pods are spread evenly after a rollout.
   matchLabelKeys: [pod-template-hash]
   labelSelector:
     matchLabels:
