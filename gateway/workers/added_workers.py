@@ -1,4 +1,4 @@
-"""Decides which of the workers that administrators added through the API are put to use.
+"""Decide which of the workers that administrators added through the API are used.
 
 1. A configured or discovered worker takes precedence over an added worker with the same model and address.
 2. An added worker that cannot be used does not affect other workers. It stays in the store, and its status gives the
@@ -22,7 +22,7 @@ from gateway.workers.worker_spec import ModelWorkers, WorkerSpec, is_valid
 
 Workers = tuple[WorkerSpec, ...]
 Origin = str
-"""Source of a worker: ``settings``, ``api``, or the `SourceSpec.kind` of the discovery source that found it."""
+"""Source of a worker: ``settings``, ``api``, or the `SourceSpec.kind` of the discovery source that found the worker."""
 LeftOutState = Literal["model_not_configured", "listed_elsewhere", "id_taken", "not_valid"]
 
 
@@ -34,7 +34,7 @@ class KnownWorkers:
     found: Mapping[WorkerSource, Workers] = field(default_factory=dict)
 
     def found_by_model(self) -> dict[str, list[WorkerSpec]]:
-        """Return the discovered workers by model name. If two sources found the same address, only the first worker is
+        """Return the discovered workers by model name. If two sources find the same address, only the first worker is
         returned.
         """
         by_model: dict[str, list[WorkerSpec]] = {}
@@ -46,14 +46,14 @@ class KnownWorkers:
         return by_model
 
     def origins(self) -> dict[tuple[str, str], Origin]:
-        """Return the origin of every worker. Keys are the model name and the `endpoint` of the worker's address."""
+        """Return the source of every worker. Keys are the model name and the `endpoint` of the worker's address."""
         origins: dict[tuple[str, str], Origin] = {}
         for model, origin, worker in self._all():
             origins.setdefault((model, endpoint(worker.url)), origin)
         return origins
 
     def origin(self, model: str, is_meant: Callable[[WorkerSpec], bool]) -> Origin | None:
-        """Return the origin of the worker of *model* that *is_meant* selects, or None if there is no such worker."""
+        """Return the source of the worker of *model* that *is_meant* selects, or None if there is no such worker."""
         return next((origin for name, origin, worker in self._all() if name == model and is_meant(worker)), None)
 
     def _all(self) -> Iterator[tuple[str, Origin, WorkerSpec]]:
@@ -76,9 +76,9 @@ class LeftOut:
 @dataclass(frozen=True, slots=True)
 class AdmittedWorkers:
     models: tuple[ModelWorkers, ...]
-    """All models with the workers that can be in use together."""
+    """All models, each with the workers that can be used together."""
     left_out: Mapping[str, LeftOut]
-    """Reasons why added workers are not in use, by `AddedWorker.name`."""
+    """Reasons why certain added workers are not used, by `AddedWorker.name`."""
 
 
 def admission(known: KnownWorkers, added: Iterable[AddedWorker]) -> AdmittedWorkers:
@@ -108,7 +108,7 @@ def admission(known: KnownWorkers, added: Iterable[AddedWorker]) -> AdmittedWork
 
 
 def check_addition(known: KnownWorkers, added: Mapping[str, AddedWorker], worker: AddedWorker) -> None:
-    """Check that the new *worker* does not conflict with the workers in *known* and *added*.
+    """Raise an error if the new worker *worker* conflicts with the workers in *known* and *added*.
 
     Raises:
         UnknownModel: if the model of the worker is not configured.
@@ -148,11 +148,11 @@ def _where(origin: Origin) -> str:
 
 
 class _Taken:
-    """Ids and addresses that are already taken. The uniqueness rules are those of `with_found`."""
+    """Worker ids and addresses that are already taken. The uniqueness rules are those of `with_found`."""
 
     def __init__(self, models: Iterable[ModelWorkers]) -> None:
         self._by_id: dict[str, str] = {}
-        """Worker addresses by id. An id must have the same address in all models."""
+        """Worker addresses by worker id. An id must have the same address in all models."""
         self._ids: dict[str, set[str]] = {}
         self._addresses: dict[str, set[str]] = {}
         for model in models:
@@ -161,7 +161,7 @@ class _Taken:
             self._ids[model.name], self._addresses[model.name] = set(found), set(found.values())
 
     def refusal(self, worker: AddedWorker) -> LeftOut | None:
-        """Return why *worker* conflicts with a worker that is already in use, or None if it does not."""
+        """Return why *worker* conflicts with a worker that is already in use, or None without a conflict."""
         if worker.model not in self._ids:
             return LeftOut("model_not_configured", f"the model {worker.model!r} is not configured")
         address = worker.address
@@ -174,7 +174,7 @@ class _Taken:
         return None
 
     def take(self, worker: AddedWorker) -> None:
-        """Add *worker*. The caller has checked that `refusal` returns None for it."""
+        """Mark the id and address of *worker* as taken, after the caller has checked that `refusal` returns None."""
         address = worker.address
         self._by_id[worker.id] = address
         self._ids[worker.model].add(worker.id)

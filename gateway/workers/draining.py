@@ -1,4 +1,4 @@
-"""Draining of workers. A draining worker gets no new requests, and its long streams move to other workers.
+"""Draining of workers. A worker that is being drained gets no new requests, and its long streams move to other workers.
 
 1. An operator and the settings can each request draining. A worker drains as long as either of them requests it.
 2. Requests that a draining worker already has continue on it. After a delay, streams that can be continued elsewhere
@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 Word = Literal["operator", "settings"]
 
 AGAIN_S = 5.0
-"""Seconds between two attempts to hand over the streams of a draining worker. At first there may be no other worker."""
+"""Seconds between two attempts to hand over the streams of a draining worker. At first, there might be no other."""
 
 
 @dataclass(slots=True)
@@ -34,16 +34,16 @@ class _Drain:
     url: str
     uid: str | None
     due: dict[Word, float | None] = field(default_factory=dict)
-    """Times at which streams are handed over, by who requested draining. None means that they are never handed over."""
+    """Times at which streams are handed over, by who requested the draining. None means that this never happens."""
     next_at: float | None = None
-    """Time of the next handover attempt, or None if none is planned."""
+    """Time of the next attempt to hand over streams, or None if no attempt is planned."""
 
     def plan(self) -> None:
         self.next_at = min((due for due in self.due.values() if due is not None), default=None)
 
 
 class Draining:
-    """Tracks which workers drain, and hands over their streams when the time comes.
+    """Set of the workers that are being drained. It hands over their streams when the time comes.
 
     *hand_over_after_s* is the default delay before the handover. None disables the handover.
     """
@@ -63,14 +63,14 @@ class Draining:
         self._changed = asyncio.Event()
 
     def drain(self, model: Model, worker: WorkerId, *, hand_over_after_s: float | UnsetType | None = UNSET) -> None:
-        """Drain *worker* at the request of an operator. A repeated call restarts the delay before the handover.
+        """Drain *worker* because an operator requested it. A repeated call restarts the delay before the handover.
 
         *hand_over_after_s* overrides the default delay. None means that its streams are never handed over.
         """
         self._say(model, worker, "operator", hand_over_after_s)
 
     def undrain(self, model: Model, worker: WorkerId) -> None:
-        """Withdraw the operator's request to drain *worker*. The worker keeps draining if the settings request it."""
+        """Cancel the operator's request to drain *worker*. It keeps draining if the settings also request this."""
         self._take_back(model.name, worker, "operator")
         self._apply(model)
 
@@ -91,7 +91,7 @@ class Draining:
             self._apply(model)
 
     def words(self, model: str, worker: WorkerId) -> tuple[Word, ...]:
-        """Return who requested that *worker* drains. The tuple is empty if the worker does not drain."""
+        """Return who requested that *worker* is drained. If it is not drained, the tuple is empty."""
         drain = self._drains.get((model, worker))
         return () if drain is None else tuple(sorted(drain.due))
 
@@ -144,7 +144,7 @@ class Draining:
         self._drains = {key: drain for key, drain in self._drains.items() if there.get(key) == (drain.url, drain.uid)}
 
     def _apply(self, model: Model) -> None:
-        """Set the draining state of every worker in the fleet of *model*."""
+        """Set the draining state of every worker in the fleet for *model*."""
         for worker in model.fleet:
             is_wanted = (model.name, worker.id) in self._drains
             if worker.is_draining != is_wanted:

@@ -1,4 +1,4 @@
-"""Subscribes to the KV events of every worker's engine.
+"""Subscriptions to the KV events of every worker's engine.
 
 1. The address of the events comes from the settings or from the engine. An engine that does not report an address is
    queried again until it does.
@@ -25,33 +25,33 @@ from routing.worker import Worker
 _log = logging.getLogger(__name__)
 
 ASK_INTERVAL_S = 5.0
-"""Seconds between two queries to an engine that has not yet reported where it publishes KV events."""
+"""Seconds between two queries to an engine that has not yet reported the address of its KV events."""
 TICK_S = 1.0
 SILENT_TICKS = 30
-"""Ticks without a connection before an engine is queried again for its event address. A restart may have changed it."""
+"""Number of ticks without a connection before an engine is queried again for its event address."""
 
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionTarget:
-    """Worker whose KV events are subscribed to. A subscription continues as long as its target stays equal."""
+    """Worker to whose KV events the gateway subscribes. A subscription continues while its target stays equal."""
 
     worker: WorkerId
     url: str
     headers: frozenset[tuple[str, str]] = field(repr=False)
-    """HTTP headers for queries to the engine. They contain its API key."""
+    """HTTP headers for queries to the engine, including its API key."""
     model: str
     """Model that the engine loads, in the form that `scope_of` uses for prompts."""
     sources: EventSources | None
-    """Addresses at which the engine publishes KV events, or None if the settings do not list them."""
+    """Addresses at which the engine publishes KV events, or None if the settings do not list any."""
     uid: str | None = None
-    """UID of the worker's pod. A different UID means a different worker at the same address."""
+    """UID of the worker's pod. If the UID changes, another worker has the same address."""
     rank: int | None = None
     """Data-parallel rank of the worker's stream, or None if the worker does not share its address."""
     name: str | None = None
-    """Name by which an engine that connects to the gateway identifies this worker. None means the worker id."""
+    """Name that an engine uses for this worker when it connects to the gateway. None stands for the worker id."""
 
     def source_of(self, sources: EventSources) -> EventSource | None:
-        """Return the event source of this worker's rank, or None if it is missing or unknown."""
+        """Return the event source of the worker's rank, or None if it is missing or unknown."""
         if self.rank is None:
             return sources.of_ranks[0] if len(sources.of_ranks) == 1 else None
         return next((source for source in sources.of_ranks if source.rank == self.rank), None)
@@ -71,18 +71,18 @@ class Subscription(Protocol):
 
 
 class EventIntake(Protocol):
-    """Finds event sources and subscribes to them; see `gateway.workers.kv_events.intake`."""
+    """Service that finds event sources and subscribes to them; see `gateway.workers.kv_events.intake`."""
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """Open the resources that subscriptions share. Subscriptions can be made and run only inside this context."""
+        """Open the resources that subscriptions share. Subscriptions can exist only inside this context."""
         ...
 
     async def find(self, url: str, headers: Mapping[str, str]) -> EventSources | None:
-        """Query the engine at *url* for its event addresses. Return None if it does not report any."""
+        """Query the engine at *url* for the addresses of its events. If it reports none, return None."""
         ...
 
     def subscribe(self, source: EventSource, feed: Feed, *, worker: str, url: str) -> Subscription:
-        """Return a subscription to *source*. Raises ValueError if the settings do not allow it."""
+        """Return a subscription to *source*. Raises ValueError if the settings do not allow this source."""
         ...
 
 
@@ -92,17 +92,17 @@ class _Followed:
     feed: WorkerFeed
     fleets: tuple[Fleet, ...]
     said: str = ""
-    """Last message logged about the event address of this engine. It prevents repeated log lines."""
+    """Message about the engine's event address that was logged last. It prevents repeated log lines."""
     has_replay: bool | None = None
-    """Whether missed events can be requested; None until the event address is known."""
+    """Whether missed events can be requested, or None until the event address is known."""
     subscription: Subscription | None = None
     task: "asyncio.Task[None] | None" = None
     silent_ticks: int = 0
-    """Consecutive ticks without a connection."""
+    """Number of consecutive ticks without a connection."""
 
 
 class EventSubscriptions:
-    """Keeps *confirmed* in sync with the caches of the engines, and checks its predictions every *tick_s*.
+    """Subscriptions that keep *confirmed* in sync with the engines' caches, and check its predictions every *tick_s*.
 
     An engine that does not report an event address is queried again every *ask_interval_s*.
     """
@@ -123,9 +123,7 @@ class EventSubscriptions:
         self._tasks: asyncio.TaskGroup | None = None
 
     def attend(self, subjects: Mapping[SubscriptionTarget, Iterable[Fleet]]) -> None:
-        """Subscribe to exactly the given workers, each for its fleets. Subscriptions whose target is unchanged
-        continue.
-        """
+        """Subscribe to exactly the given workers, each for its fleets. Subscriptions to unchanged targets go on."""
         former, self._followed = self._followed, {}
         for subject, fleets in subjects.items():
             followed = former.pop(subject.worker, None)
@@ -159,27 +157,27 @@ class EventSubscriptions:
             self._restart(followed)
 
     def state(self, worker: WorkerId) -> Trust | None:
-        """Return how far the events of *worker*'s engine can be trusted, or None if there is no subscription."""
+        """Return how reliable the events of *worker*'s engine are, or None if there is no subscription."""
         followed = self._followed.get(worker)
         return None if followed is None else followed.feed.state
 
     def subjects(self) -> dict[WorkerId, SubscriptionTarget]:
-        """Return the workers that are subscribed to or will be, with their subscription targets."""
+        """Return all workers with a current or planned subscription, with their subscription targets."""
         return {worker: followed.subject for worker, followed in self._followed.items()}
 
     def has_replay(self, worker: WorkerId) -> bool | None:
-        """Return whether missed events of *worker*'s engine can be requested, or None if that is not known."""
+        """Return whether missed events of *worker*'s engine can be requested, or None if this is not known."""
         followed = self._followed.get(worker)
         return None if followed is None else followed.has_replay
 
     def blocks_heard(self, worker: WorkerId) -> int:
-        """Return the number of stored blocks that *worker*'s engine has reported."""
+        """Return the number of stored blocks that the engine of *worker* has reported."""
         followed = self._followed.get(worker)
         subscription = None if followed is None else followed.subscription
         return 0 if subscription is None else subscription.counters.blocks["stored"]
 
     def counters(self) -> dict[WorkerId, StreamCounters]:
-        """Return the counters of all streams, by worker. Workers whose event address is still unknown are absent."""
+        """Return the counters of all streams, by worker. Workers whose event address is still unknown are left out."""
         return {
             worker: followed.subscription.counters
             for worker, followed in self._followed.items()
@@ -187,7 +185,7 @@ class EventSubscriptions:
         }
 
     def compare(self) -> None:
-        """Compare predicted cache hits with reported ones, and update the trust in each worker's index."""
+        """Compare predicted cache hits with reported cache hits, and update the trust in each worker's index."""
         for followed in [*self._followed.values()]:
             subscription = followed.subscription
             if subscription is None:
@@ -198,12 +196,12 @@ class EventSubscriptions:
                 self._judge(followed, subscription)
 
     def _is_silent(self, followed: _Followed, counters: StreamCounters) -> bool:
-        """Return whether the engine should be queried again for its event address."""
+        """Return whether to query the engine again for the address of its events."""
         followed.silent_ticks = followed.silent_ticks + 1 if counters.doubt == "not_connected" else 0
         return followed.silent_ticks >= SILENT_TICKS and followed.subject.sources is None
 
     def _judge(self, followed: _Followed, subscription: Subscription) -> None:
-        """Judge the index of a worker by the requests of all its models, because they share one cache."""
+        """Judge the index of a worker by the requests of all models on it, because these models share one cache."""
         worker, state = followed.subject.worker, followed.feed.state
         accuracies = [state.hit_accuracy.reported for state in _states(followed)]
         is_unreliable = any(accuracy.is_unreliable for accuracy in accuracies)
@@ -251,7 +249,7 @@ class EventSubscriptions:
         await subscription.run()
 
     async def _source_of(self, followed: _Followed) -> EventSource:
-        """Wait until the event source of a worker is known, and return it."""
+        """Wait until the event source of a worker is known, and return the source."""
         subject = followed.subject
         while True:
             sources = subject.sources or await self._intake.find(subject.url, dict(subject.headers))
@@ -264,7 +262,7 @@ class EventSubscriptions:
 
 
 def _say(followed: _Followed, level: int, said: str) -> None:
-    """Log *said* unless it is the last message logged for this worker."""
+    """Log the message *said* unless it is the message that was logged last for this worker."""
     if said != followed.said:
         followed.said = said
         _log.log(level, "worker %s %s", followed.subject.worker, said)

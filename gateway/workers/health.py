@@ -18,9 +18,9 @@ from routing.fleet import Fleet
 _log = logging.getLogger(__name__)
 
 JITTER = 0.1
-"""Relative random variation of check intervals. It spreads the checks of different workers over time."""
+"""Relative random variation of check intervals, which distributes the checks of different workers over time."""
 READINGS_KEPT = 3
-"""Metrics intervals after which the last engine metrics are considered stale."""
+"""Number of metrics intervals after which the last engine metrics count as stale."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class HealthRules:
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """Identity of a health check. A running checker is kept as long as its target and rules stay equal."""
+    """Identity of a health check. A running checker is kept while its target and rules stay equal."""
 
     fleet: Fleet
     worker: WorkerId
@@ -52,11 +52,11 @@ class _Attendance:
     rules: HealthRules
     task: "asyncio.Task[None] | None" = None
     reading: "asyncio.Task[None] | None" = None
-    """Task that reads engine metrics ahead of schedule, if one was started."""
+    """Task that reads engine metrics ahead of schedule, or None if no such task was started."""
 
 
 class Health:
-    """Checks every worker each `interval_s`, and reads the metrics of its engine each `metrics_interval_s`.
+    """Periodic check of all workers each `interval_s`, and of their engine metrics each `metrics_interval_s`.
 
     A worker is up if a GET of `path` returns a status below 500, because an engine without this path is still alive. If
     `path` is the default, SGLang workers are checked at a cheaper path.
@@ -74,7 +74,7 @@ class Health:
         self._tasks: asyncio.TaskGroup | None = None
 
     def attend(self, targets: Iterable[HealthTarget], rules: HealthRules) -> None:
-        """Check exactly *targets* from now on. State of workers that were already checked is kept.
+        """Check exactly *targets* from now on. The state of workers that were already checked is kept.
 
         A target that is added while checks are running is checked at once.
         """
@@ -108,7 +108,7 @@ class Health:
                 self._tasks = None
 
     def read_soon(self, url: str) -> None:
-        """Read the metrics of the engine at *url* ahead of schedule, to find out whether it generates tokens.
+        """Read the metrics of the engine at *url* ahead of schedule, to see whether the engine generates tokens.
 
         Do nothing if such a read is already running, if no target has this *url*, or if `run` has not started.
         """
@@ -119,8 +119,8 @@ class Health:
             attendance.reading = self._tasks.create_task(self._read(attendance.checker))
 
     async def check(self) -> None:
-        """Check all workers once, concurrently. This takes as long as the slowest check, at most a few times
-        `timeout_s`.
+        """Check all workers once at the same time. It takes as long as the slowest check, a few times `timeout_s` at
+        most.
         """
         await asyncio.gather(*(self._visit(attendance.checker) for attendance in self._attended.values()))
         self._tick()

@@ -25,38 +25,38 @@ while SGLang drains. Versions without ``/ready`` still serve ``/v1/models``.
 """
 FRUITLESS = 3
 RARELY = 12
-"""Factor by which the metrics interval grows after *FRUITLESS* reads in a row returned no metrics."""
+"""Factor by which the metrics interval is longer after *FRUITLESS* consecutive reads without metrics."""
 
 
 @dataclass(slots=True, eq=False)
 class HealthTarget:
-    """Worker to check, with the fleet that gets the results and callbacks for changes."""
+    """Worker to check, with the fleet that receives the results and with functions to call on changes."""
 
     worker: WorkerId
     url: str
     fleet: Fleet
     model: str
     on_down: Callable[[], None]
-    """Called after the fleet has marked the worker as down."""
+    """Function that is called after the fleet has marked the worker as down."""
     on_reading: Callable[[Observation], None] = lambda _: None
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """HTTP headers of every health check request."""
+    """HTTP headers for every health check request."""
     came_up: Callable[[], None] = lambda: None
-    """Called after the fleet has marked the worker as up, awake or restarted. Requests may be waiting for this."""
+    """Function that is called after the fleet has marked the worker as up, awake or restarted, to wake requests."""
     wants_adapters: Callable[[], bool] = lambda: False
-    """Whether to query the worker for its LoRA adapters."""
+    """Function that returns whether to query the worker for its LoRA adapters."""
     on_adapters: Callable[[list[str], float], None] = lambda _, __: None
-    """Called with the LoRA adapters that the worker lists, and the time of the query."""
+    """Function that is called with the LoRA adapters that the worker lists, and with the time of the query."""
     uid: str | None = None
-    """UID of the worker's pod. A different UID means a different worker at the same address."""
+    """UID of the worker's pod. If the UID changes, another worker has the same address."""
     places: "tuple[tuple[WorkerId, str | None, int | None], ...]" = ()
     """Workers that share the address, each as (worker id, Dynamo instance, data-parallel rank). All of them are up or
-    down together, but each has separate engine metrics. Empty if the worker does not share its address.
+    down together, but each has separate engine metrics. The tuple is empty if the worker does not share its address.
     """
 
     @property
     def everybody(self) -> tuple[WorkerId, ...]:
-        """Ids of all workers at the address."""
+        """Ids of all workers at the shared address."""
         return tuple(worker for worker, _, _ in self.places) or (self.worker,)
 
     def readings(self, whole: EngineReading) -> Iterator[tuple[WorkerId, EngineReading]]:
@@ -68,7 +68,7 @@ class HealthTarget:
 
 
 class HealthChecker:
-    """Runs the health checks of one worker and keeps its state."""
+    """Health checks of one worker, with their state."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class HealthChecker:
         clock: Callable[[], float],
         up: bool = False,
     ) -> None:
-        """Create a checker. Metrics become stale after *kept_s*. *up* is the worker's current state in the fleet."""
+        """Create a checker. Metrics are stale after *kept_s*. *up* is the worker's current state in the fleet."""
         self.target = target
         self._probe = probe
         self._watch = EngineWatch(probe)
@@ -97,7 +97,7 @@ class HealthChecker:
         self._fault = ""
         """Error of the last health check as text, or an empty string if the check succeeded."""
         self._in_row = 0
-        """Consecutive checks whose result contradicts `up`."""
+        """Number of consecutive checks whose result contradicts the attribute `up`."""
         self._is_down_known = False
         """Whether the log already contains a message that the worker is down."""
         self._engine: EngineKind | None = None
@@ -106,14 +106,14 @@ class HealthChecker:
         self._started_at: float | None = None
         self._asleep: set[WorkerId] = set()
         self._absent: set[WorkerId] = set()
-        """Ids of workers whose rank does not exist in the engine. The engine rejects their requests with status 400."""
+        """Ids of workers whose rank does not exist in the engine, which rejects their requests with status 400."""
         self._has_read = False
-        """Whether engine metrics were read since the worker came up."""
+        """Whether engine metrics have been read since the worker came up."""
         self._fruitless = 0
         self._read_due = float("-inf")
 
     async def visit(self) -> None:
-        """Run one health check. Read the engine metrics too if the check succeeded and they are due."""
+        """Run one health check. If it succeeds and the engine metrics are due, read them, too."""
         alive = await self._is_alive()
         self._judge(alive=alive)
         if alive and self._up and self._clock() >= self._read_due:
@@ -122,7 +122,7 @@ class HealthChecker:
             self._set_asleep(())  # who does not tell is taken to be awake
 
     async def read_now(self) -> None:
-        """Read the engine metrics now, even during a health check. A failed read changes nothing.
+        """Read the engine metrics now, even during a health check. If this fails, nothing changes.
 
         Metrics of a worker that is down are not read.
         """
@@ -133,7 +133,7 @@ class HealthChecker:
                 self._take(reading, asked_at, self._clock())
 
     async def _is_alive(self) -> bool:
-        """Whether the health check path returns a status below 500.
+        """Return whether the health check path responds with a status below 500.
 
         If an engine of unknown kind does not respond in time, it is identified. SGLang is then checked at its own
         paths.
@@ -198,7 +198,7 @@ class HealthChecker:
         _log.warning("worker %s of model %s is down: %s", target.worker, target.model, self._fault)
 
     def _keep_up(self) -> None:
-        """Mark all workers at the address as up again. A request may have marked one as down since the last check."""
+        """Mark all workers at the address as up again, because a request might have marked one as down."""
         target = self.target
         fleet, came_up = target.fleet, False
         for worker in target.everybody:
@@ -211,7 +211,7 @@ class HealthChecker:
             target.came_up()
 
     def _forget_engine(self) -> None:
-        """Reset what is known about the engine, because a different engine may come up at this address."""
+        """Reset all knowledge about the engine, because another engine might come up at the same address."""
         self._watch.forget()
         self._engine = None
         self._lacks_ready = False
@@ -267,7 +267,7 @@ class HealthChecker:
         self._absent = absent
 
     def _set_asleep(self, asleep: Collection[WorkerId]) -> None:
-        """Mark the workers in *asleep* as asleep, and the other workers at the address as awake."""
+        """Mark the workers in *asleep* as asleep, and all other workers at the address as awake."""
         target = self.target
         woke_up = False
         for worker in target.everybody:

@@ -25,7 +25,7 @@ PINNING = frozenset(
         b"x-override-routed-dp-rank",
     }
 )
-"""Headers that select a worker behind an address. The gateway removes them from requests of callers."""
+"""Headers that select a worker behind an address. The gateway removes these headers from requests of callers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,20 +33,20 @@ class WorkerPlace:
     """Position of one worker behind a shared address. At least one of *rank* and *instance* is given."""
 
     rank: int | None = None
-    """Data-parallel rank, starting at 0, or None."""
+    """Number of the data-parallel rank, starting at 0, or None."""
     instance: str | None = None
-    """Id of the instance behind a Dynamo frontend, a 64-bit number in decimal, or None."""
+    """Id of the instance behind a Dynamo frontend, which is a 64-bit number in decimal digits, or None."""
 
     @property
     def name(self) -> str:
-        """Suffix of the worker's id after the ``#``."""
+        """Suffix of the worker's id, which follows the ``#``."""
         if self.instance is None:
             return str(self.rank)
         return self.instance if self.rank is None else f"{self.instance}.{self.rank}"
 
     @property
     def headers(self) -> Headers:
-        """Request headers that select this worker."""
+        """Request headers that select the worker."""
         if self.instance is None:
             return [(RANK_HEADER, b"%d" % (self.rank or 0))]
         pinned = [(INSTANCE_HEADER, self.instance.encode("ascii"))]

@@ -1,4 +1,4 @@
-"""Combines the configured and the discovered workers of all models."""
+"""Combine the configured and the discovered workers of all models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +10,7 @@ from gateway.workers.worker_spec import ModelWorkers, WorkersError, WorkerSpec
 
 
 def with_found(models: Sequence[ModelWorkers], found: Mapping[str, Sequence[WorkerSpec]]) -> tuple[ModelWorkers, ...]:
-    """Return *models* with the *found* workers appended, which are given by model name.
+    """Return *models* with the discovered workers *found* appended, which are given by model name.
 
     Raises:
         WorkersError: if two workers conflict, for example by having the same id.

@@ -1,4 +1,4 @@
-"""Specifications of workers, whether configured, discovered or added through the API."""
+"""Specifications of workers that were configured, discovered or added through the API."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ Role = Literal["both", "prefill", "decode"]
 
 
 class WorkersError(Exception):
-    """A set of workers cannot be used. *sentences* has one sentence for each fault."""
+    """A set of workers cannot be used. *sentences* contains one sentence for each fault."""
 
     def __init__(self, sentences: Sequence[str]) -> None:
         super().__init__("\n".join(sentences))
@@ -23,11 +23,11 @@ class EventsSpec:
     """Address and topic of an engine's KV event stream."""
 
     endpoint: str | None = None
-    """Address at which the engine publishes, or None if it connects to the gateway."""
+    """Address at which the engine publishes KV events, or None if the engine connects to the gateway."""
     replay_endpoint: str | None = None
     topic: str = ""
     ranks: int = 1
-    """Number of data-parallel ranks, each of which has its own ports."""
+    """Number of data-parallel ranks. Each rank has its own ports."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class InstanceSpec:
 
 @dataclass(frozen=True, slots=True)
 class DynamoSpec:
-    """Workers behind a Dynamo frontend. Without *instances*, the frontend lists them at /health."""
+    """Workers behind a Dynamo frontend. Without *instances*, the frontend itself lists them at /health."""
 
     instances: tuple[InstanceSpec, ...] = ()
     namespace: str | None = None
@@ -52,7 +52,7 @@ class DynamoSpec:
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpec:
-    """Specification of one worker: a model server, or a part of one that shares its address with others."""
+    """Specification of a worker, which is a model server or a part of one that shares its address with others."""
 
     url: str
     id: str
@@ -66,21 +66,21 @@ class WorkerSpec:
     zone: str | None = None
     uid: str | None = None
     ranks: int = 1
-    """Number of data-parallel ranks. 0 means that the engine is queried."""
+    """Number of data-parallel ranks, or 0 if the engine is queried for it."""
     dynamo: DynamoSpec | None = None
     place: WorkerPlace | None = None
-    """Position behind a shared address, or None if the address is not shared."""
+    """Position of the worker behind a shared address, or None if the address is not shared."""
     base: str | None = None
-    """Id shared by all workers at the address, or None if it is the same as `id`."""
+    """Id that all workers at the address share, or None if it is equal to `id`."""
 
     @property
     def base_id(self) -> str:
-        """Id under which the worker was configured or discovered. Several workers may share it."""
+        """Id under which the worker was configured or discovered. Several workers can share this id."""
         return self.id if self.base is None else self.base
 
     @property
     def authorization(self) -> dict[str, str]:
-        """HTTP header with the worker's API key, or an empty dict if it has no key."""
+        """HTTP header with the worker's API key, or an empty dict if there is no key."""
         return {} if self.api_key is None else {"authorization": f"Bearer {self.api_key}"}
 
 
@@ -92,14 +92,14 @@ class ModelWorkers:
     upstream_model: str
     workers: tuple[WorkerSpec, ...] = ()
     is_disaggregated: bool = False
-    """Whether workers of the model may be limited to prefill or to decode."""
+    """Whether workers of the model can be limited to prefill or to decode."""
     is_searched_for: bool = False
     """Whether workers of the model are discovered in Kubernetes or by DNS, and not only from a file."""
 
 
 def is_valid(worker: WorkerSpec) -> bool:
-    """Return whether *worker* has a usable address and names. Workers that do not come from validated settings need
-    this check.
+    """Return whether *worker* has a usable address and names. This check is for workers that do not come from validated
+    settings.
     """
     names = [name for name in (worker.id, worker.uid, worker.zone) if name is not None]
     is_address = is_http_address(worker.url) and not is_private_address(worker.url)

@@ -18,13 +18,13 @@ After = Annotated[str, Field(min_length=1, max_length=LONGEST_CURSOR)]
 
 
 class Query(BaseModel):
-    """Query that rejects unknown parameters, so that a misspelled filter does not return everything."""
+    """Query parameters without unknown names, so that a misspelled filter does not return everything."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
 
 class Listed(BaseModel, Generic[T]):
-    """Query parameters without unknown names, so that a misspelled filter does not return everything."""
+    """Shape of a list response, used in the OpenAPI description."""
 
     object: Literal["list"]
     data: list[T]
@@ -42,7 +42,7 @@ class PageQuery(Query):
 
 
 def listing(data: Sequence[Any], after: str | None) -> dict[str, Any]:
-    """Shape of a list response, used in the OpenAPI description."""
+    """Return the response for a page. *after* is the cursor of the next page, or None for the last page."""
     return {"object": "list", "data": data, "has_more": after is not None, "next": after}
 
 

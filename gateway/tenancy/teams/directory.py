@@ -1,4 +1,4 @@
-"""All teams and keys in memory, both config-managed and API-managed, and the workers added with the API.
+"""Directory of all teams and keys, both config-managed and API-managed, and of the workers added with the API.
 
 1. The configuration takes precedence. A stored team or key with the same name is ignored.
 2. A key without a team is listed, so that it can be deleted, but gives no access.
@@ -39,20 +39,20 @@ class Directory:
         are in use.
         """
         self._by_digest: dict[str, Caller] = {}
-        """Callers that were looked up so far, by the digest of their secret."""
+        """Callers that were looked up so far, by the digest of their secrets."""
         self._on_workers: Callable[[Mapping[str, AddedWorker]], None] | None = None
         self.generation = 0
-        """Number of changes so far. A new value invalidates results that were cached from earlier content."""
+        """Number of changes so far. After a change, results that were cached from earlier content are invalid."""
 
     @property
     def revision(self) -> int:
-        """Revision of the latest snapshot, or 0 before the first snapshot."""
+        """Revision of the latest snapshot of the store, or 0 before the first snapshot."""
         return self._stored.revision
 
     @property
     def is_behind(self) -> bool:
-        """Whether the store may contain teams and keys that are not known in memory, because it was not read yet or not
-        recently.
+        """Whether the store could contain teams and keys that are not known in memory, because it was not read yet or
+        not recently.
         """
         return self._is_behind
 
@@ -77,11 +77,11 @@ class Directory:
         on_workers(self._stored.workers)
 
     def is_declared_team(self, name: str) -> bool:
-        """Return whether the team *name* is config-managed."""
+        """Return whether the team *name* is managed in the configuration."""
         return name in self._declared.teams
 
     def is_declared_key(self, key_id: str) -> bool:
-        """Return whether the key *key_id* is config-managed."""
+        """Return whether the key *key_id* is managed in the configuration."""
         return key_id in self._declared.keys
 
     def caller_of(self, digest: str) -> Caller | None:
@@ -99,12 +99,12 @@ class Directory:
         return caller
 
     def declare(self, declared: Declared) -> None:
-        """Replace the config-managed teams and keys. Takes O(teams + keys)."""
+        """Replace the teams and keys from the configuration. Takes O(teams + keys)."""
         self._declared = declared
         self._merge()
 
     def apply(self, snapshot: Snapshot, *, was_emptied: bool = False) -> None:
-        """Replace the API-managed teams and keys. Takes O(teams + keys).
+        """Replace the teams and keys from the store. Takes O(teams + keys).
 
         A snapshot that is older than the current one was read during a write and is ignored. The exception is a store
         that *was_emptied* and counts from the start.
@@ -117,7 +117,7 @@ class Directory:
                 self._on_workers(snapshot.workers)
 
     def fall_behind(self) -> None:
-        """Note that the store cannot be read. All known teams and keys stay valid."""
+        """Record that the store cannot be read. All known teams and keys stay valid."""
         self._is_behind = True
 
     def _merge(self) -> None:

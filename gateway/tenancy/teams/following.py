@@ -1,4 +1,4 @@
-"""Keeps the directory up to date with the store. A change by any gateway takes effect within a second."""
+"""Updates of the directory from the store. A change by any gateway takes effect within a second."""
 
 import asyncio
 import logging
@@ -16,15 +16,15 @@ _log = logging.getLogger(__name__)
 AGAIN_S = 0.2
 """Seconds between two attempts to read an unavailable store."""
 GAP_S = 0.02
-"""Minimum seconds between two reads caused by unknown keys. Any number of unknown keys costs the store at most 50 reads
-a second.
+"""Minimum seconds between two reads caused by unknown keys. However many unknown keys there are, the store gets at most
+50 reads per second.
 """
 
 StoreState = Literal["awaited", "ready", "away"] | UnfitState
 
 
 class Following:
-    """Loads the content of *store* into *directory*, at startup and after each change."""
+    """Loader that reads the content of *store* into *directory* at startup and after each change."""
 
     def __init__(
         self,
@@ -35,8 +35,8 @@ class Following:
         on_unfit: Callable[[StoreUnfit], None] | None = None,
         again_s: float = AGAIN_S,
     ) -> None:
-        """*identify* is awaited before the first load and repeated until it succeeds. If it is None, any store is
-        accepted.
+        """Create the loader. *identify* is awaited before the first load and repeated until it succeeds. If it is None,
+        any store is accepted.
 
         *on_unfit* is called each time that the store is found to be unfit for use.
         """
@@ -52,17 +52,17 @@ class Following:
 
     @property
     def is_unavailable(self) -> bool:
-        """Whether the last read of the store failed. All known teams and keys stay valid meanwhile."""
+        """Whether the last read of the store failed. If so, all known teams and keys stay valid."""
         return self._fault is not None
 
     @property
     def has_been_heard(self) -> bool:
-        """Whether all teams and keys in the store were read at least once."""
+        """Whether all teams and keys in the store have been read at least once."""
         return self._has_been_heard
 
     @property
     def state(self) -> StoreState:
-        """State of the store at the last read."""
+        """State of the store as of the last read."""
         if self._fault is None:
             return "ready" if self._has_been_heard else "awaited"
         return _state_of(self._fault)
@@ -75,7 +75,7 @@ class Following:
         return str(self._fault) if isinstance(self._fault, StoreUnavailable) else type(self._fault).__name__
 
     async def load(self) -> None:
-        """Read the store once before requests are served.
+        """Read the store once, before any request is served.
 
         Raises:
             StoreUnavailable: if the store cannot be reached. `run` tries again later.
@@ -97,7 +97,7 @@ class Following:
         self._found()
 
     async def catch_up(self) -> None:
-        """Start a new read of the store and wait for it. All waiting callers share one read.
+        """Start a new read of the store and wait for the result. All waiting callers share one read.
 
         Raises:
             StoreUnavailable: if the store cannot be reached.
@@ -110,7 +110,7 @@ class Following:
                 await self.load()
 
     async def run(self) -> None:
-        """Load the store after each change, until cancelled."""
+        """Load the content of the store after each change, until canceled."""
         while True:
             try:
                 async with aclosing(self._store.changes()) as changes:

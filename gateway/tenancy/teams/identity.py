@@ -1,4 +1,4 @@
-"""The identity of a store, and the fingerprint of the pepper that was used for its digests.
+"""Identity of a store, and the fingerprint of the pepper (secret salt) that was used for its digests.
 
 Both are written once, by `warmgate store init` or when a new SQLite file is created. A gateway compares them before it
 uses a store, and again with each answer. So a store that has lost its data is detected, and is not silently filled
@@ -13,7 +13,7 @@ from gateway.storage.unfit import StoreUnfit, lost, replaced
 from gateway.tenancy.teams.secret import fingerprint
 
 SCHEMA = 1
-"""Schema version of the Redis keys that this version of Warmgate writes. SQLite files have a version in ``PRAGMA
+"""Version of the Redis key schema that this version of Warmgate writes. SQLite files have a version in ``PRAGMA
 user_version``.
 """
 
@@ -22,19 +22,19 @@ class Identity(msgspec.Struct, frozen=True):
     """Identity record of a store."""
 
     id: str
-    """Random id of the store, 32 hexadecimal digits."""
+    """Random id of the store, which has 32 hexadecimal digits."""
     fingerprint: str
-    """Fingerprint of the pepper; see `gateway.tenancy.teams.secret.fingerprint`."""
+    """Fingerprint of the store's pepper; see `gateway.tenancy.teams.secret.fingerprint`."""
     schema: int = SCHEMA
 
 
 def new_identity(pepper: bytes) -> Identity:
-    """Return a new identity for a store that is initialized now and whose digests are made with *pepper*."""
+    """Return a new identity for a store that is being initialized and whose digests use *pepper*."""
     return Identity(secrets.token_hex(16), fingerprint(pepper))
 
 
 def pepper_of(identity: Identity | None, *, given: bytes | None, kept: bytes | None) -> bytes:
-    """Return the pepper of a store. This is *given* from the settings, or otherwise the pepper *kept* in the store.
+    """Return the pepper of a store: *given* from the settings if set, and otherwise *kept* from the store.
 
     Raises:
         StoreUnfit: if the store is not initialized, was written by a later version, or has another pepper.
@@ -62,7 +62,7 @@ def uninitialized() -> StoreUnfit:
 
 
 def without_pepper() -> StoreUnfit:
-    """Return the error for a store that has keys but no pepper, if the settings contain no pepper either."""
+    """Return the error for a store with keys but without a pepper, if the settings also contain no pepper."""
     text = "The store has keys but no pepper: set store.pepper to the one that the keys were made with"
     return StoreUnfit(text, state="pepper_missing")
 

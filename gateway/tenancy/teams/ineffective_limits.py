@@ -1,4 +1,4 @@
-"""Detection of configured limits that have no effect."""
+"""Detection of limits in the configuration that have no effect."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 

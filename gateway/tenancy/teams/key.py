@@ -1,4 +1,4 @@
-"""An API key of a team. Only a digest of its secret is stored."""
+"""API key of a team. Only a digest of the key's secret is stored."""
 
 import msgspec
 
@@ -7,20 +7,20 @@ from gateway.tenancy.teams.team import Priority
 
 
 class Former(msgspec.Struct, frozen=True):
-    """A secret from before a key rotation that is still valid for a while."""
+    """Secret from before a key rotation that is still valid for a while."""
 
     digest: str
     until: float
 
 
 class Key(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An API key. Times are in seconds since 1970. A setting of None means that the value of the team applies."""
+    """API key of a team. Times are in seconds since 1970. For settings that are None, the team's value applies."""
 
     id: str
-    """Public id of the key. It may appear in logs, metrics and responses."""
+    """Public id of the key. It is allowed to appear in logs, metrics and responses."""
     team: str
     digest: str
-    """HMAC-SHA-256 of the whole secret, in hexadecimal."""
+    """Digest (HMAC-SHA-256) of the whole secret, in hexadecimal."""
     former_digest: str | None = None
     """Digest of the latest former secret, which stays valid until `former_until`."""
     former_until: float | None = None
@@ -29,28 +29,28 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     blocked: bool = False
     project: str | None = None
     models: tuple[str, ...] | None = None
-    """Models that the key may use, among those that the team may use."""
+    """Models that the key is allowed to use, among those that the team is allowed to use."""
     strategies: tuple[str, ...] | None = None
     fallback: bool | None = None
     networks: tuple[str, ...] | None = None
-    """Addresses that requests with the key may come from, such as ``10.0.0.0/8``."""
+    """Addresses from which requests with the key are allowed, such as ``10.0.0.0/8``."""
     priority: Priority | None = None
     weight: float | None = None
     limits: Limits = Limits()
     model_limits: dict[str, Limits] = {}
     earlier: tuple[Former, ...] = ()
-    """Secrets older than the one of `former_digest` whose grace period has not ended, latest first."""
+    """Secrets older than that of `former_digest` whose grace period has not ended, latest first."""
 
     def formers(self, now: float) -> tuple[Former, ...]:
-        """Return the former secrets that are valid at *now*, in seconds since 1970, latest first."""
+        """Return the former secrets that are valid at *now* in seconds since 1970, latest first."""
         return tuple(former for former in self.all_formers() if now < former.until)
 
     def all_formers(self) -> tuple[Former, ...]:
-        """Return all former secrets, valid or not, latest first."""
+        """Return all former secrets, whether they are valid or not, latest first."""
         if self.former_digest is None:
             return self.earlier
         return (Former(self.former_digest, self.former_until or 0.0), *self.earlier)
 
     def __repr__(self) -> str:
-        """Return a text without digests, because logs do not need them."""
+        """Return the key as text without digests, because logs do not need digests."""
         return f"Key(id={self.id!r}, team={self.team!r})"

@@ -1,4 +1,4 @@
-"""Limits of a team or key. The field names are the same in the settings, the admin API and the store."""
+"""Limits of a team or key. The names of the fields are equal in the settings, the admin API and the store."""
 
 from typing import Literal
 
@@ -14,14 +14,14 @@ Measure = Literal[
     "usd_per_day",
     "usd_per_month",
 ]
-"""Names of limits. Each name says what is counted and over what time."""
+"""Names of limits. Each name says what is counted and in what time."""
 
 SoftMeasure = Literal["soft_tokens_per_day", "soft_tokens_per_month", "soft_usd_per_day", "soft_usd_per_month"]
-"""Names of soft budgets, which warn and never refuse. Each name says what is counted and over what time."""
+"""Names of soft budgets, which warn and never refuse. Each name says what is counted and in what time."""
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Limits of a key, of a team, or of one model within a key or team. A value of None means no limit."""
+    """Limits of a key, of a team, or of one model within a key or team. The value None means that there is no limit."""
 
     requests_per_minute: int | None = None
     input_tokens_per_minute: int | None = None

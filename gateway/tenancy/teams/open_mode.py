@@ -1,4 +1,4 @@
-"""Open mode: if neither teams nor a store are configured, requests need no key, and their origin decides.
+"""Open mode: without teams and store, requests need no key, and their origin decides whether they are served.
 
 1. The other end of the connection must be this machine, and no header may name another client behind it. A proxy on
    this machine makes all remote clients look local, so proxy headers close open mode.
@@ -44,11 +44,11 @@ OF_PROXIES: Final = frozenset(
         b"cdn-loop",
     }
 )
-"""Headers that proxies add, in lower case. One of them is enough to recognize a proxy."""
+"""Headers that proxies add, in lower case. One of these headers is enough to recognize a proxy."""
 ANY_ORIGIN: Final = "*"
 
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1"})
-"""The usual addresses of local connections, which are recognized without parsing."""
+"""Usual addresses of local connections, which are recognized without parsing."""
 _LOCAL_NAMES: Final = frozenset({b"localhost", b"127.0.0.1"})
 _NAME_BYTES: Final = len(b"localhost")  # and of the other
 _COLON: Final = ord(b":")
@@ -61,7 +61,7 @@ _WHAT_TO_DO: Final = (
 
 
 class OpenMode:
-    """Decides which requests are served without a key. *is_network* admits all clients, except pages of other origins.
+    """Decision which requests are served without a key. *is_network* admits all clients, but no foreign web pages.
 
     *origins* lists page origins that may send requests (``https://host:port``, or ``*`` for all).
     """
@@ -75,7 +75,7 @@ class OpenMode:
         self._origins = frozenset(origin.encode("ascii") for origin in allowed)
 
     def check(self, fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> None:
-        """Return normally if the request may be served, and raise an error otherwise. Takes about 0.6 us.
+        """Raise an error unless the request is allowed to be served. Takes about 0.6 us.
 
         *fields* maps header names in lower case to the first value of each header. *peer* is the address at the other
         end of the connection, or None for a Unix socket, which no browser can reach.
@@ -92,7 +92,7 @@ class OpenMode:
             raise Forbidden(fault, code="open_mode")
 
     def _foreign(self, fields: dict[bytes, bytes]) -> str | None:
-        """Return the reason if a page of another origin may have sent the request, or None otherwise."""
+        """Return the reason if a web page of another origin could have sent the request. Otherwise, return None."""
         origin, site = fields.get(b"origin"), fields.get(b"sec-fetch-site")
         is_other = origin is not None and not _is_same(origin, fields.get(b"host", b""))
         is_foreign = is_other or (site is not None and site not in _OWN_SITES)
@@ -124,7 +124,7 @@ def _is_loopback_address(text: str) -> bool:
 
 
 def _outside(fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool) -> str | None:
-    """Return the reason if the request may come from another machine, or None otherwise."""
+    """Return the reason if the request could come from another machine. Otherwise, return None."""
     if not OF_PROXIES.isdisjoint(fields):
         name = next(name for name in fields if name in OF_PROXIES).decode("ascii")
         return f"this request came through a proxy (header {name})"
@@ -142,7 +142,7 @@ def _outside(fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool)
 
 
 def _is_same(origin: bytes, host: bytes) -> bool:
-    """Return whether *origin* is the gateway's own origin, as the caller sees it."""
+    """Return whether *origin* is the gateway's own origin from the caller's point of view."""
     return origin.partition(b"://")[2].lower() == host.lower()
 
 

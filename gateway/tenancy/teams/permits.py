@@ -1,4 +1,4 @@
-"""Models and strategies that a key may use. Both the team's list and the key's list must allow them."""
+"""Models and strategies that a key is allowed to use. Both the team's list and the key's list must allow them."""
 
 from collections.abc import Iterable
 
@@ -18,7 +18,7 @@ class Permits:
         self._whose = f"The API key {key.id!r} of the team {team.name!r}"
 
     def may_use(self, asked: str, model: str) -> bool:
-        """Return whether the caller may use *asked*, which is a name of the model configured as *model*.
+        """Return whether the caller is allowed to use *asked*, which is a name of the model configured as *model*.
 
         Each list must contain one of the two names. A configured model name allows all names of the model, and an alias
         allows only itself.
@@ -26,7 +26,7 @@ class Permits:
         return all(asked in names or model in names for names in self._models)
 
     def check_model(self, asked: str, model: str) -> None:
-        """Check that the caller may use *asked*; see `may_use`.
+        """Raise an error unless the caller is allowed to use *asked*; see `may_use`.
 
         Raises:
             Forbidden: ``model_not_allowed`` if the caller may not use the model.
@@ -37,7 +37,7 @@ class Permits:
                 raise Forbidden(text, code="model_not_allowed", param="model")
 
     def check_strategy(self, strategy: str) -> None:
-        """Check that the caller may use a strategy that the request chooses.
+        """Raise an error unless the caller is allowed to use the strategy that the request selects.
 
         Raises:
             Forbidden: ``strategy_not_allowed`` if the caller may not use the strategy.
@@ -49,7 +49,7 @@ class Permits:
 
 
 class _Names:
-    """A set of names, which may include prefixes that end in ``*``."""
+    """Set of names that can also contain prefixes ending in ``*``."""
 
     __slots__ = ("_exact", "_prefixes")
 

@@ -40,9 +40,9 @@ from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Change, Snapshot
 
 POLL_S = 0.3
-"""Seconds between two reads of the store revision. A change message can be lost, so the revision is polled too."""
+"""Seconds between two reads of the store revision. It is polled, because a change message can get lost."""
 ATTEMPTS = 16
-"""Maximum number of attempts to write a change while other gateways write."""
+"""Maximum number of attempts to write a change while other gateways write, too."""
 
 _PREFIX = "warmgate:{directory}:"
 REVISION, TEAMS, KEYS, WORKERS = (_PREFIX + name for name in ("revision", "teams", "keys", "workers"))
@@ -55,22 +55,20 @@ LOAD, WRITE, NOTE, INITIALIZE = (
 )
 _FLAT = msgspec.msgpack.Decoder(list[str])
 _TEAM, _KEY, _WORKER = "2", "3", "6"
-"""Positions of the Redis keys in the key list of `write.lua`."""
+"""Positions of certain Redis keys in the list of keys for `write.lua`."""
 
 
 class RedisTeamStore:
-    """A `gateway.tenancy.teams.team_store.TeamStore` in Redis or Valkey, version 6.2 or later, reached over
-    *link*.
-    """
+    """Store of teams and keys in Redis or Valkey, version 6.2 or later, to which *link* connects."""
 
     def __init__(self, link: RedisLink, *, poll_s: float = POLL_S) -> None:
         self._link = link
         self._poll_s = poll_s
         self._known = (b"", Snapshot(0))
-        """Revision in the store, with the snapshot of that revision."""
+        """Revision in the store, together with the snapshot of that revision."""
         self._teams, self._keys, self._workers = Rows(Team), Rows(Key), Rows(AddedWorker)
         self._expected = b""
-        """Identity that the store must have, or an empty value if any identity is accepted."""
+        """Identity that the store must have. If it is empty, any identity is accepted."""
 
     @property
     def identity(self) -> Identity | None:
@@ -94,7 +92,7 @@ class RedisTeamStore:
         return await self.identify(given)
 
     async def verify(self) -> None:
-        """Check that the store of teams and keys has been initialized.
+        """Raise an error unless the store of teams and keys has been initialized.
 
         Raises:
             StoreUnfit: if the store has lost its data or was never initialized.
@@ -104,12 +102,12 @@ class RedisTeamStore:
             raise changed(None) if self._expected else uninitialized()
 
     async def load(self) -> Snapshot:
-        """Do the work of `TeamStore.load`. Return the same object as long as nothing has changed."""
+        """Return the content of the store (see `TeamStore.load`). Unchanged content is returned as the same object."""
         _, snapshot = await self._load()
         return snapshot
 
     async def write(self, change: Change, audit: AuditEntry) -> Snapshot:
-        """Do the work of `TeamStore.write`. Takes two round trips, or more if others write at the same moment."""
+        """Write a change (see `TeamStore.write`) in two round trips, or more if others write at the same moment."""
         for _ in range(ATTEMPTS):
             revision, before = await self._load()
             result = change_result(change, before)
@@ -168,7 +166,7 @@ class RedisTeamStore:
         return await self._link.ask(lambda client: client.eval(script, len(keys), *keys, *arguments))
 
     async def _heard(self, messages: PubSub) -> None:
-        """Wait for the next change message, or until the next poll is due."""
+        """Wait for the next change message or, at most, until the next poll is due."""
         try:
             # A broken connection is made again, which must not take forever.
             async with asyncio.timeout(self._poll_s + self._link.timeout_s):

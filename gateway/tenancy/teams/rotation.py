@@ -1,4 +1,4 @@
-"""Rotation of a key's secret. Former secrets stay valid for a grace period."""
+"""Rotation of an API key's secret. Former secrets stay valid for a grace period."""
 
 from msgspec.structs import replace
 
@@ -6,7 +6,7 @@ from gateway.protocol.errors import Conflict
 from gateway.tenancy.teams.key import Former, Key
 
 MAX_FORMERS = 8
-"""Maximum number of former secrets of a key that are valid at the same time. Each of them may leak."""
+"""Maximum number of former secrets of a key that are valid at the same time. Each of them could leak."""
 
 
 def rotated(key: Key, new_digest: str, grace_s: float, now: float, *, end_graces: bool = False) -> Key:

@@ -16,12 +16,12 @@ E = TypeVar("E", Team, Key, AddedWorker)
 
 
 def row_of(entity: Team | Key | AddedWorker) -> bytes:
-    """Return the JSON of *entity*. Fields with default values are left out."""
+    """Return the JSON of *entity*. Fields that have their default values are omitted."""
     return msgspec.json.encode(entity)
 
 
 class Rows(Generic[E]):
-    """Reads rows of one kind. A row that has not changed is not parsed again and stays the same object.
+    """Reader for the rows of one kind. An unchanged row is not parsed again and stays the same object.
 
     Fields that only another version of the gateway knows are ignored. During a rolling update, key revocations must
     reach old replicas too.
@@ -33,7 +33,7 @@ class Rows(Generic[E]):
         self._read: dict[str, tuple[bytes, E | None]] = {}
 
     def read(self, rows: Iterable[tuple[str, bytes]]) -> dict[str, E]:
-        """Return the parsed *rows* by name. Unreadable rows are left out, so that a broken row gives no access."""
+        """Return the parsed *rows* by name. Unreadable rows are omitted, so that a broken row gives no access."""
         former, self._read = self._read, {}
         for name, row in rows:
             known = former.get(name)

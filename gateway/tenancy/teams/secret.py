@@ -10,7 +10,7 @@ import hmac
 import secrets
 
 SECRET_BYTES = 32
-"""Random bytes of a secret. 256 bits cannot be guessed, so a fast digest is enough and bcrypt is not needed."""
+"""Number of random bytes in a secret. 256 bits cannot be guessed, so a fast digest is sufficient."""
 _BLOCK_BYTES = 64
 """Block size of SHA-256 in bytes, according to RFC 2104."""
 
@@ -23,10 +23,10 @@ def new_secret(key_id: str) -> str:
 
 
 class Digester:
-    """Computes digests with *pepper*, as 64 hexadecimal digits. A digest takes about 0.9 us."""
+    """Function object that computes digests with *pepper*, as 64 hexadecimal digits. A digest takes about 0.9 us."""
 
     def __init__(self, pepper: bytes) -> None:
-        """*pepper* can be any bytes. 32 random bytes are recommended.
+        """Create a digester. *pepper* (the secret salt) can be any bytes, but 32 random bytes are recommended.
 
         Raises:
             ValueError: if *pepper* is empty.
@@ -56,9 +56,9 @@ def hashed(secret: str) -> bytes:
 
 
 def fingerprint(pepper: bytes) -> str:
-    """Return 16 hexadecimal digits that identify a pepper. Key digests cannot be computed from them."""
+    """Return 16 hexadecimal digits that identify a pepper. Digests of keys cannot be computed from them."""
     return hmac.digest(pepper, b"warmgate: fingerprint of the pepper", "sha256").hex()[:16]
 
 
 is_same = hmac.compare_digest
-"""Compares two digests in constant time."""
+"""Compare two digests in constant time."""

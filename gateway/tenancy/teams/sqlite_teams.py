@@ -24,12 +24,10 @@ from gateway.tenancy.teams.team_store import Change, Snapshot
 T = TypeVar("T")
 
 POLL_S = 0.2
-"""Seconds between two checks for writes by another process, such as a command. A check reads one page of
-the file.
-"""
+"""Seconds between two checks for writes by other processes, such as commands. A check reads one page of the file."""
 
 NEWEST = 2**63 - 1
-"""Position after all entries of the audit log."""
+"""Position after all entries in the audit log."""
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS directory (one INTEGER PRIMARY KEY CHECK (one = 1), revision INTEGER, pepper BLOB)",
@@ -46,15 +44,13 @@ TABLES = (
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Create missing tables in the caller's open transaction."""
+    """Create the missing tables in the caller's open transaction."""
     for statement in TABLES:
         connection.execute(statement)
 
 
 class SqliteTeamStore:
-    """A `gateway.tenancy.teams.team_store.TeamStore` in the SQLite file *file*, which other processes may
-    use too.
-    """
+    """Store of teams and keys in the SQLite file *file*, which other processes can use at the same time."""
 
     def __init__(self, file: SqliteFile, *, poll_s: float = POLL_S) -> None:
         self._file = file
@@ -83,7 +79,7 @@ class SqliteTeamStore:
         return pepper
 
     async def load(self) -> Snapshot:
-        """Do the work of `TeamStore.load`. Return the same object as long as nothing has changed."""
+        """Return the content of the store (see `TeamStore.load`). Unchanged content is returned as the same object."""
         snapshot = await self._run(self._load)
         self._snapshot = snapshot
         return snapshot
@@ -106,7 +102,7 @@ class SqliteTeamStore:
         await self._run(lambda connection: _log(connection, audit))
 
     async def changes(self) -> AsyncGenerator[None, None]:
-        """Do the work of `TeamStore.changes`. Writes through this object are reported at once."""
+        """Yield after changes (see `TeamStore.changes`). Writes through this object are reported at once."""
         seen: int | None = None
         while True:
             written = self._written
@@ -137,7 +133,7 @@ class SqliteTeamStore:
         return result
 
     def _load(self, connection: sqlite3.Connection) -> Snapshot:
-        """Read the whole content. Runs in the file's thread, like all uses of a connection."""
+        """Read the whole content of the file. This runs in the file's thread, like all uses of a connection."""
         if self._identity is not None and self._identity != (found := _identity(connection)):
             raise changed(found)
         revision, known = _revision(connection), self._snapshot

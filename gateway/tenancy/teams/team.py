@@ -1,4 +1,4 @@
-"""A team, whose members share quotas, a budget, and a place in the queue."""
+"""Team whose members share quotas, a budget, and a place in the queue."""
 
 from typing import Literal
 
@@ -7,37 +7,37 @@ import msgspec
 from gateway.tenancy.teams.limits import Limits
 
 Priority = Literal["high", "normal", "low"]
-"""Priority of requests. Higher priorities are served first, and lower ones keep a minimum share so that they do not
-starve.
+"""Priority of requests. Higher priorities are served first, but lower priorities keep a minimum share of the
+throughput.
 """
 
 
 class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str
     weight: float = 1.0
-    """Share of a saturated fleet that the team gets, relative to other teams."""
+    """Share of fully used workers that the team gets, relative to other teams."""
     priority: Priority = "normal"
     models: tuple[str, ...] | None = None
-    """Model names, aliases, or prefixes ending in ``*`` that the team may use. None allows every model, and an empty
-    list none.
+    """Names, aliases, or prefixes ending in ``*`` of models that the team is allowed to use. None allows every model,
+    and an empty list allows no model.
     """
     strategies: tuple[str, ...] | None = None
-    """Strategies that requests of the team may choose, or None if all are allowed."""
+    """Strategies that the team's requests are allowed to select, or None if all are allowed."""
     fallback: bool = True
-    """Whether fallbacks, including Bedrock, may answer requests of the team."""
+    """Whether fallbacks, including Bedrock, are allowed to answer requests of the team."""
     blocked: bool = False
     isolated_cache: bool = False
-    """Whether prompts of the team share no cached prefixes with other teams. The ``cache_salt`` is then derived from
+    """Whether prompts of the team share no cached prefixes with other teams. If so, the ``cache_salt`` is derived from
     the team name.
     """
     projects: tuple[str, ...] = ()
     """Project names by which the team's usage can be grouped."""
     limits: Limits = Limits()
     model_limits: dict[str, Limits] = {}
-    """Limits per model, by configured model name. They apply in addition to `limits`."""
+    """Limits for each model, by configured model name. They apply in addition to `limits`."""
     ttft_s: float | None = None
-    """Target time to first token in seconds, or None for no target. A request that would wait longer may go to a
+    """Target time to first token in seconds, or None for no target. A request that would wait longer can go to a
     fallback.
     """
     guardrails: tuple[str, ...] = ()
-    """Names of guardrails that apply to the team's requests and answers, in addition to those of the model."""
+    """Names of guardrails for the team's requests and answers, which apply in addition to those of the model."""

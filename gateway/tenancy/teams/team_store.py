@@ -1,4 +1,4 @@
-"""The interface of stores for teams, keys and added workers, with the audit log of their changes."""
+"""Interface of stores for teams, keys and added workers, with the audit log of changes."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ class Snapshot:
     """Teams, keys and added workers in a store at one moment."""
 
     revision: int
-    """Number of changes so far. It decreases only when a store was emptied."""
+    """Number of changes so far. It decreases only if a store was emptied."""
     teams: Mapping[str, Team] = field(default_factory=dict)
     """Teams in the store, by name."""
     keys: Mapping[str, Key] = field(default_factory=dict)
@@ -27,52 +27,52 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class PutTeam:
-    """Create *team*, or replace the team *former* of the same name."""
+    """Change: create the team *team*, or replace the team *former* with the same name."""
 
     team: Team
     former: Team | None = None
-    """Team that the store must contain now, or None if it must not contain a team of that name."""
+    """Team that the store must contain before the change, or None if it must not contain a team with that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteTeam:
     name: str
     with_keys: bool = False
-    """Whether to delete the keys of the team too. Otherwise the team must have no keys."""
+    """Whether to delete the keys of the team, too. Otherwise, the team must have no keys."""
     former: Team | None = None
-    """Team that the store must contain now, or None if any content is accepted."""
+    """Team that the store must contain before the change, or None if any content is accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class PutKey:
-    """Create *key*, or replace the key *former* of the same id and team."""
+    """Change: create the key *key*, or replace the key *former* with the same id and team."""
 
     key: Key
     former: Key | None = None
-    """Key that the store must contain now, or None if it must not contain a key of that id."""
+    """Key that the store must contain before the change, or None if it must not contain a key with that id."""
     is_team_declared: bool = False
-    """Whether the team is config-managed, so that the store need not contain it."""
+    """Whether the team is managed in the configuration, so that the store does not have to contain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteKey:
     id: str
     former: Key | None = None
-    """Key that the store must contain now, or None if any content is accepted. A revocation must not fail because
-    another administrator changed a limit.
+    """Key that the store must contain before the change, or None if any content is accepted. A revocation must not fail
+    because another administrator changed a limit.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class PutWorker:
-    """Add *worker*. Its model must not have a worker with that id or address yet."""
+    """Change: add the worker *worker*. Its model must not have a worker with the same id or address yet."""
 
     worker: AddedWorker
 
 
 @dataclass(frozen=True, slots=True)
 class DeleteWorker:
-    """Remove a worker that was added with the API."""
+    """Change: remove a worker that was added with the API."""
 
     model: str
     id: str
@@ -82,15 +82,15 @@ Change = PutTeam | DeleteTeam | PutKey | DeleteKey | PutWorker | DeleteWorker
 
 
 class TeamStore(Protocol):
-    """A store of teams and keys that all gateways with this store share."""
+    """Store of teams and keys that several gateways can share."""
 
     @property
     def identity(self) -> Identity | None:
-        """Identity that `identify` or `initialize` found, or None before."""
+        """Identity that `identify` or `initialize` found, or None before that."""
         ...
 
     async def identify(self, given: bytes | None) -> bytes:
-        """Return the pepper, which is *given* from the settings or read from the store. Writes nothing.
+        """Return the pepper, which is either *given* from the settings or read from the store. Writes nothing.
 
         From then on, every answer is checked to come from the same store.
 
@@ -101,8 +101,8 @@ class TeamStore(Protocol):
         ...
 
     async def initialize(self, given: bytes | None) -> bytes:
-        """Identify the store like `identify`, and initialize a store that has no identity. If no pepper is *given*, a
-        random pepper is stored.
+        """Identify the store in the same way as `identify`, and initialize it if it has no identity. If no pepper is
+        *given*, a random pepper is stored.
 
         A store with data from a version without identities keeps its data and its pepper.
 
@@ -113,7 +113,7 @@ class TeamStore(Protocol):
         ...
 
     async def load(self) -> Snapshot:
-        """Return the current content of the store. An unreadable row is left out and logged. Takes O(rows).
+        """Return the current content of the store. Unreadable rows are omitted and logged. Takes O(rows).
 
         Raises:
             StoreUnfit: if it is not the store that was identified. Known keys stay valid, and nothing is written.
@@ -122,7 +122,7 @@ class TeamStore(Protocol):
         ...
 
     async def write(self, change: Change, audit: AuditEntry) -> Snapshot:
-        """Carry out *change* and log *audit*, both or neither. Return a snapshot that contains the change.
+        """Apply *change* and log *audit*, both or neither. Return a snapshot that contains the change.
 
         Every gateway sees the change within a second after this call returns.
 
@@ -136,7 +136,7 @@ class TeamStore(Protocol):
         ...
 
     async def note(self, audit: AuditEntry) -> None:
-        """Log an action that does not change the store, such as draining a worker.
+        """Log an action that does not change the store, such as the draining of a worker.
 
         Raises:
             StoreUnavailable: if the store cannot be reached. The action may have been logged.
@@ -144,8 +144,8 @@ class TeamStore(Protocol):
         ...
 
     def changes(self) -> AsyncGenerator[None, None]:
-        """Yield at once, and then within half a second after each change of the content that `load` returns. Never
-        ends.
+        """Yield at once, and then within half a second after each change of the content that `load` returns. The
+        iterator never ends.
 
         Several changes may cause one item.
 
@@ -155,8 +155,8 @@ class TeamStore(Protocol):
         ...
 
     async def audit(self, cursor: str | None = None, *, most: int = 100) -> AuditPage:
-        """Return a page of the audit log, newest first. *cursor* is the `next` value of the previous page, or None for
-        the first page.
+        """Return a page of the audit log, newest entries first. *cursor* is the `next` value of the previous page, or
+        None for the first page.
 
         Entries keep their positions while changes are logged, so that paging returns each older entry once.
 

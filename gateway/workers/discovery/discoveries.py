@@ -1,4 +1,4 @@
-"""Builds the discovery object of each configured source of workers."""
+"""Create the discovery object for each configured source of workers."""
 
 import random
 from collections.abc import Callable
@@ -13,7 +13,7 @@ from gateway.workers.kubernetes.reflector import Reflector, ReflectorIntervals
 
 
 class Discoveries:
-    """Factory for discoveries; implements `DiscoveryTools`. The attribute `discovery_status` has the state of all
+    """Factory for discoveries. Implements `DiscoveryTools`. The attribute `discovery_status` has the state of all
     sources.
     """
 
@@ -26,7 +26,9 @@ class Discoveries:
         clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
-        """*access* and *intervals* configure the Kubernetes API client, and *parse* reads worker files."""
+        """Create the factory. *access* and *intervals* are for the Kubernetes API client, and *parse* reads worker
+        files.
+        """
         self._api: Api = HttpApi(access)
         self._intervals = intervals
         self.parse = parse
@@ -35,9 +37,7 @@ class Discoveries:
         self._rng = rng
 
     def make(self, source: WorkerSource, on_refused: OnRefused) -> Discovery:
-        """Return a discovery for *source*. It calls *on_refused* with the reasons when it cannot apply a set of
-        workers.
-        """
+        """Return a discovery for *source*. It reports to *on_refused* why it cannot apply a set of workers."""
         return source.where.discovery(source, self, on_refused)
 
     def reflector(self, collection: Collection[ObjectT]) -> Reflector[ObjectT]:

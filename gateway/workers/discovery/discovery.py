@@ -7,10 +7,10 @@ from gateway.workers.worker_spec import WorkerSpec
 
 
 class Discovery(Protocol):
-    """Finds the workers of one model and follows their changes."""
+    """Discovery of the workers of one model, which follows changes."""
 
     def watch(self) -> AsyncGenerator[tuple[WorkerSpec, ...], None]:
-        """Yield the complete set of workers at once, and again whenever it may have changed.
+        """Yield the complete set of workers at once, and again whenever it might have changed.
 
         Every set is complete, so a reader that missed one is up to date after the next. The iterator ends when the set
         can no longer change; the last set stays in use. Malformed input is reported, and the iterator continues with

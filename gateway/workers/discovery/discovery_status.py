@@ -1,4 +1,4 @@
-"""Status of each discovery source: when it last answered, and how many workers it found."""
+"""Status of each discovery source, with the time of its last answer and the number of workers it found."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class Watched(Protocol):
-    """The attributes of a discovery source that its status report uses."""
+    """Attributes of a discovery source that its status report needs."""
 
     @property
     def model(self) -> str: ...
@@ -28,12 +28,12 @@ class SourceStatus:
         self._source = source
         self._clock = clock
         self._since = clock()
-        """Time of the source's last answer, or of the first query if there was no answer yet."""
+        """Time of the source's last answer or, if there was no answer yet, of the first query."""
         self.has_been_heard = False
         self.workers = 0
         self.failures = 0
         self.fault = ""
-        """Reason why the last query failed; empty if it succeeded."""
+        """Reason why the last query to the source failed, or an empty string if it succeeded."""
 
     @property
     def age_s(self) -> float:
@@ -41,7 +41,7 @@ class SourceStatus:
         return self._clock() - self._since
 
     def heard(self, workers: int) -> None:
-        """Record an answer of the source that lists *workers* workers."""
+        """Record that the source answered with a list of *workers* workers."""
         if self.fault:
             _log.info("model %s: discovery source %r answers again", self._source.model, self._source.kind)
         self._since = self._clock()
@@ -50,7 +50,7 @@ class SourceStatus:
         self.fault = ""
 
     def failed(self, fault: str) -> None:
-        """Record a failed query. A failure is logged only once until the source answers again."""
+        """Record a failed query to the source. Until the source answers again, only one failure is logged."""
         self.failures += 1
         if not self.fault:
             _log.warning(
@@ -75,7 +75,7 @@ class DiscoveryStatus(Collector):
 
     @contextmanager
     def of(self, source: Watched) -> Iterator[SourceStatus]:
-        """Include *source* in the status reports while the context is open."""
+        """Include *source* in the status reports while the context is active."""
         key, source_status = (source.model, source.kind), SourceStatus(source, self._clock)
         self._open[key] = source_status
         try:
@@ -86,7 +86,7 @@ class DiscoveryStatus(Collector):
 
     @property
     def are_awaited(self) -> bool:
-        """Whether a source that existed at startup has not answered yet.
+        """Whether any source that existed at startup has not answered yet.
 
         Once all of these sources have answered, this stays false. A source that a reload adds later does not make the
         gateway unready, even if it never answers.

@@ -14,10 +14,9 @@ from gateway.workers.discovery.source import DiscoveryTools, OnRefused, WorkerSo
 from gateway.workers.worker_spec import Role, WorkerSpec
 
 PATIENCE_S: Final = 5.0
-"""Maximum wait for one DNS answer, in seconds. It equals the default timeout per server in resolv.conf."""
+"""Maximum seconds to wait for one DNS answer. The value equals the default timeout per server in resolv.conf."""
 EMPTY_ANSWERS: Final = 3
-"""Consecutive empty DNS answers before all workers are removed. A starting or disconnected resolver also returns none.
-"""
+"""Number of consecutive empty DNS answers before all workers are removed. A starting resolver returns such answers."""
 
 Ask = Callable[[str], Sequence[str]]
 
@@ -27,7 +26,7 @@ class NameUnanswered(Exception):
 
 
 def resolve(name: str) -> Sequence[str]:
-    """Return the IPv4 and IPv6 addresses of *name*, or an empty list if the name does not exist. The call blocks.
+    """Return the IPv4 and IPv6 addresses of *name*, or an empty list if the name does not exist. This function blocks.
 
     Raises:
         NameUnanswered: if the system resolver did not answer.
@@ -59,7 +58,7 @@ class DnsSource:
 
 
 class DnsDiscovery:
-    """Looks up a DNS name every `interval_s`; implements `gateway.workers.discovery.discovery.Discovery`.
+    """Regular lookup of a DNS name. Implements `gateway.workers.discovery.discovery.Discovery`.
 
     The last set of workers stays in use while the resolver does not answer. An empty answer is applied after it was
     repeated *EMPTY_ANSWERS* times. DNS does not report that a worker terminates or that a new worker reuses an address;

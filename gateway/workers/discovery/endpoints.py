@@ -1,4 +1,4 @@
-"""Converts the EndpointSlices of a Kubernetes Service into workers. It does no I/O.
+"""Convert the EndpointSlices of a Kubernetes Service into workers, without any I/O.
 
 For conditions, ports and zones see https://kubernetes.io/docs/concepts/services-networking/endpoint-slices/
 """
@@ -41,7 +41,7 @@ class ServiceSource:
 
 
 def workers_of(slices: Sequence[EndpointSlice], service: ServiceSource) -> Found:
-    """Return the workers in *slices*, the complete set of EndpointSlices of the Service.
+    """Return the workers in *slices*, which are all EndpointSlices of the Service.
 
     A worker drains if its endpoint is not ready or is terminating: it gets no new requests, but its state is kept until
     the endpoint disappears. If a pod has an IPv4 and an IPv6 address, the IPv4 address is used.
@@ -64,7 +64,7 @@ def workers_of(slices: Sequence[EndpointSlice], service: ServiceSource) -> Found
 
 
 def _port(ports: Sequence[Port] | None, wanted: str | None) -> Port | str:
-    """Return the port named *wanted*, or a message that says why it is missing."""
+    """Return the port named *wanted*, or a message that says why the port is missing."""
     if wanted is not None and wanted.isdecimal() and not ports:
         return Port(port=int(wanted))  # a slice without ports stands for all of them
     known = [port for port in ports or () if port.port is not None and port.protocol in (None, "TCP")]
@@ -97,5 +97,5 @@ def _workers(endpoints: Sequence[SliceEndpoint], port: Port, service: ServiceSou
 
 
 def pod_id(name: str, namespace: str | None) -> str:
-    """Return the worker id of a pod: its name, prefixed with the namespace if the settings name one."""
+    """Return the worker id of a pod: its name, with a namespace prefix if the settings name a namespace."""
     return name if namespace is None else f"{namespace}/{name}"

@@ -1,4 +1,4 @@
-"""Discovery of workers that are listed in a file, which may be rewritten at any time."""
+"""Discovery of workers that are listed in a file. The file can be rewritten at any time."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -12,7 +12,7 @@ from gateway.workers.discovery.source import DiscoveryTools, OnRefused, Parse, W
 from gateway.workers.worker_spec import WorkersError, WorkerSpec
 
 INTERVAL_S = 0.5
-"""Seconds between two reads of a worker file. A change is applied within a second, once two reads agree."""
+"""Seconds between two reads of a worker file. A change is applied within a second, as soon as two reads agree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class FileSource:
 
 
 class FileDiscovery:
-    """Watches the worker file at *path*; implements `gateway.workers.discovery.discovery.Discovery`.
+    """Discovery that watches the worker file at *path*. Implements `gateway.workers.discovery.discovery.Discovery`.
 
     While the file does not exist, there are no workers. *on_refused* is called with the reasons if the content of the
     file cannot be applied.
@@ -60,7 +60,7 @@ class FileDiscovery:
                     yield workers
 
     async def _read(self) -> tuple[WorkerSpec, ...] | None:
-        """Return the workers that the file lists, or None if its content cannot be applied."""
+        """Return the workers that the file lists, or None if the content of the file cannot be applied."""
         try:
             return await asyncio.to_thread(read_workers, self._path, self._parse)
         except WorkersError as fault:

@@ -1,4 +1,4 @@
-"""Workers that were found in Kubernetes objects or DNS answers. This module does no I/O."""
+"""Workers found in Kubernetes objects or DNS answers. The module does no I/O."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ class Found:
 
     workers: tuple[WorkerSpec, ...] = ()
     sentences: tuple[str, ...] = ()
-    """Messages about Kubernetes objects that were malformed or could not be used."""
+    """Messages about Kubernetes objects that are malformed or that cannot be used."""
 
 
 def url_of(host: str, port: int, scheme: str = "http") -> str:
-    """Return a worker URL in the form that the settings use. *host* may be an IPv6 address."""
+    """Return a worker URL in the format of the settings. *host* can be an IPv6 address."""
     return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
@@ -36,6 +36,6 @@ def one_per_address(workers: Iterable[WorkerSpec]) -> tuple[WorkerSpec, ...]:
 
 
 def loses(before: Iterable[WorkerSpec], now: Iterable[WorkerSpec]) -> bool:
-    """Whether a worker in *before* that did not drain is missing from *now*."""
+    """Return whether a worker in *before* that was not draining is missing in *now*."""
     there = {(worker.url, worker.uid) for worker in now}
     return any((worker.url, worker.uid) not in there for worker in before if not worker.draining)

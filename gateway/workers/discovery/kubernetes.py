@@ -15,12 +15,11 @@ from gateway.workers.worker_spec import WorkerSpec, is_valid
 _log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.1
-"""Seconds that a worker may be missing before Kubernetes objects are listed again. Endpoints can move between slices.
-"""
+"""Seconds for which a worker can be missing before objects are listed again. Endpoints can move between slices."""
 
 
 class KubernetesDiscovery(Generic[ObjectT]):
-    """Watches Kubernetes objects; implements `gateway.workers.discovery.discovery.Discovery`.
+    """Discovery that watches Kubernetes objects. Implements `gateway.workers.discovery.discovery.Discovery`.
 
     *reflector* makes a new reflector for each watch, and *read* converts its objects into workers. The last set stays
     in use while the API server does not answer. There are no workers before its first answer.
@@ -74,7 +73,7 @@ class KubernetesDiscovery(Generic[ObjectT]):
         return Found((), ("a Kubernetes object has no valid worker address or id.",))
 
     def _is_set(self, found: Found, last: tuple[WorkerSpec, ...] | None) -> bool:
-        """Return whether *found* can be applied. Log or report its faults once."""
+        """Return whether *found* can be applied. Each fault in *found* is logged or reported once."""
         is_news = found.sentences != self._said
         self._said = found.sentences
         if (

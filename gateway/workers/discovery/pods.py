@@ -1,4 +1,4 @@
-"""Converts Kubernetes pods and their annotations into workers. It does no I/O."""
+"""Convert Kubernetes pods and their annotations into workers, without any I/O."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,27 +16,25 @@ from gateway.workers.kv_events.sources import endpoint_at
 from gateway.workers.worker_spec import EventsSpec, Role, WorkerSpec
 
 EVENTS_PORT: Final = "warmgate/kv-events-port"
-"""Annotation with the port at which the first data-parallel rank publishes KV events."""
+"""Annotation for the port at which the first data-parallel rank publishes KV events."""
 REPLAY_PORT: Final = "warmgate/kv-replay-port"
 RANKS: Final = "warmgate/dp-size"
-"""Annotation with the number of data-parallel ranks, as in `models[].workers[].ranks`. 0 means the engine is queried.
-"""
+"""Annotation for the number of data-parallel ranks, as in `models[].workers[].ranks`. 0 means: query the engine."""
 TIER: Final = "warmgate/tier"
 BOOTSTRAP_PORT: Final = "warmgate/bootstrap-port"
-"""Annotation with the port at which decode workers connect to a prefill worker of SGLang."""
+"""Annotation for the port at which decode workers connect to a prefill worker of SGLang."""
 ROLE: Final = "warmgate/role"
 _PORTS: Final = (1, 65535)
 _BOUNDS: Final = {EVENTS_PORT: _PORTS, REPLAY_PORT: _PORTS, BOOTSTRAP_PORT: _PORTS, RANKS: (0, 1024), TIER: (0, 99)}
-"""Minimum and maximum of each numeric annotation. A label with the same name is used if there is no annotation."""
+"""Minimum and maximum value of each numeric annotation. Without an annotation, a label with the same name is used."""
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
-"""Label with the zone of a node. Newer Kubernetes versions copy it to pods; with older ones, zones require a Service.
-"""
+"""Label for the zone of a node. Newer Kubernetes versions copy it to pods. With older ones, zones require a Service."""
 
 
 @dataclass(frozen=True, slots=True)
 class PodsSource:
-    """Kubernetes pods with the labels of *selector*, each of which is a worker."""
+    """Kubernetes pods with the labels in *selector*, each of which is a worker."""
 
     kind: ClassVar[str] = "pods"
     selector: str
@@ -89,7 +87,7 @@ def _worker(pod: Pod, address: str, port: int, annotations: "_Annotations", want
 
 
 def _events(annotations: "_Annotations", address: str, ranks: int) -> EventsSpec | None:
-    """Return the KV event endpoints from the annotations of a pod, or None if the engine must be queried for them."""
+    """Return the KV event endpoints in the annotations of a pod, or None if the engine must be queried for them."""
     port, replay_port = annotations.number(EVENTS_PORT, 0), annotations.number(REPLAY_PORT, 0)
     if not port:
         return None
@@ -102,7 +100,7 @@ def _is_ready(pod: Pod) -> bool:
 
 
 def _port(pod: Pod, wanted: str | None) -> int | str:
-    """Return the port named *wanted*, or a message that says why it is missing."""
+    """Return the port named *wanted*, or a message that says why the port is missing."""
     if wanted is not None and wanted.isdecimal():
         return int(wanted)  # a container may listen where it does not say so
     known = list(_ports(pod))
@@ -120,7 +118,7 @@ def _ports(pod: Pod) -> Iterator[ContainerPort]:
 
 
 class _Annotations:
-    """Reads the annotations and labels of one pod and collects messages about invalid values, which it ignores."""
+    """Reader for the annotations and labels of a pod. It ignores invalid values and collects messages about them."""
 
     def __init__(self, pod: Pod) -> None:
         self._name = pod.metadata.name
@@ -128,7 +126,7 @@ class _Annotations:
         self.sentences: list[str] = []
 
     def role(self) -> Role:
-        """Return the role of the worker, or ``both`` if the annotation is missing or invalid."""
+        """Return the role of the worker. If the annotation is missing or invalid, return ``both``."""
         match self._given.get(ROLE, "both"):
             case "prefill" | "decode" | "both" as role:
                 return role

@@ -1,4 +1,4 @@
-"""Kinds of sources that discover workers in addition to the configured ones.
+"""Kinds of sources that discover workers, in addition to the configured workers.
 
 Each kind is a frozen dataclass that implements `SourceSpec`, defined in the same module as its discovery. Only the
 settings and `gateway/app/mapping/workers.py` list the kinds.
@@ -16,13 +16,13 @@ from gateway.workers.kubernetes.reflector import Reflector
 from gateway.workers.worker_spec import WorkerSpec
 
 Parse = Callable[[bytes, Path], tuple[WorkerSpec, ...]]
-"""Parser for the content of a worker file. It raises WorkersError with one message for every fault."""
+"""Parser for the content of a worker file. It raises WorkersError with one message for each fault."""
 OnRefused = Callable[[Sequence[str]], None]
-"""Callback that gets the reasons why a set of workers was not applied, one sentence each."""
+"""Function that receives the reasons why a set of workers was not applied, as one sentence each."""
 
 
 class DiscoveryTools(Protocol):
-    """Shared dependencies from which discoveries are built."""
+    """Shared objects that are needed to create discoveries."""
 
     parse: Parse
     discovery_status: DiscoveryStatus
@@ -33,19 +33,19 @@ class DiscoveryTools(Protocol):
 
 
 class SourceSpec(Protocol):
-    """Parameters of one discovery source. As long as two specifications are equal, the running discovery continues."""
+    """Parameters of one discovery source. While two specifications are equal, the running discovery continues."""
 
     kind: ClassVar[str]
-    """Name of the model setting that configures this kind of source. It is also the label of its metrics."""
+    """Name of the model setting that configures this kind of source. The name is also a metric label."""
 
     def discovery(self, source: "WorkerSource", tools: DiscoveryTools, on_refused: OnRefused) -> Discovery:
-        """Return the discovery of *source*, which uses this specification. No I/O happens until it is watched."""
+        """Return the discovery for *source*, which uses this specification. No I/O happens until it is watched."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerSource:
-    """Source from which the workers of one model are discovered."""
+    """Source in which the workers of one model are discovered."""
 
     model: str
     where: SourceSpec

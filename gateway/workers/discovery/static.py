@@ -6,7 +6,7 @@ from gateway.workers.worker_spec import WorkerSpec
 
 
 class StaticDiscovery:
-    """Yields a fixed set of workers once; implements `gateway.workers.discovery.discovery.Discovery`."""
+    """Discovery that yields a fixed set of workers once. Implements `gateway.workers.discovery.discovery.Discovery`."""
 
     def __init__(self, workers: tuple[WorkerSpec, ...] = ()) -> None:
         self._workers = workers

@@ -7,7 +7,7 @@ import msgspec
 from gateway.workers.shared_address.address_report import Instance
 
 ENDPOINT = "generate"
-"""Name of the Dynamo endpoint that takes inference requests. Other endpoints of a worker serve Dynamo's indexer."""
+"""Name of the Dynamo endpoint for inference requests. Other endpoints of a worker are for Dynamo's indexer."""
 MAX_INSTANCES = 4096
 _HOST = re.compile(r"[A-Za-z0-9_.-]+|[0-9A-Fa-f:.]+")
 
@@ -27,7 +27,7 @@ class _Health(msgspec.Struct):
 def instances_in(
     body: bytes, *, namespace: str | None = None, component: str | None = None
 ) -> tuple[Instance, ...] | None:
-    """Return the workers listed in the response to ``GET /health``, ordered by id, or None if it is malformed.
+    """Return the workers in the response to ``GET /health``, ordered by id, or None if the response is malformed.
 
     *namespace* and *component* restrict the result to matching workers.
     """
@@ -47,7 +47,7 @@ def instances_in(
 
 
 def _host_in(transport: object) -> str | None:
-    """Return the host of a TCP transport such as ``{"tcp": "10.0.0.5:38519/..."}``, or None for other transports."""
+    """Return the host in a TCP transport such as ``{"tcp": "10.0.0.5:38519/..."}``, or None for other transports."""
     address = transport.get("tcp") if isinstance(transport, dict) else None
     if not isinstance(address, str):
         return None

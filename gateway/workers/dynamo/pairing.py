@@ -1,4 +1,4 @@
-"""Matches KV event streams with Dynamo workers where several workers share a host.
+"""Match KV event streams with Dynamo workers, for cases in which several workers share a host.
 
 A frontend reports the host of a worker, but not where its engine publishes. So each worker gets a tiny completion
 request with random tokens. The stream that publishes these tokens belongs to this worker.
@@ -20,15 +20,15 @@ from gateway.workers.worker_spec import EventsSpec
 
 PATH = "/v1/completions"
 TOKENS = 256
-"""Number of random tokens in a pairing request. They fill several blocks of any usual size."""
+"""Number of random tokens in a pairing request. The tokens fill several blocks of any usual size."""
 MIN_TOKENS = 8
-"""Number of tokens that must match to pair a stream with a worker. Fewer could match by chance."""
+"""Number of tokens that must match to pair a stream with a worker. Fewer tokens could match by chance."""
 TOKEN_IDS = range(100, 1000)
-"""Token ids that are ordinary text in every vocabulary."""
+"""Token ids that represent ordinary text in every vocabulary."""
 
 
 class Pairing:
-    """Pairs Dynamo workers with event streams by HTTP requests and ZeroMQ subscriptions. *rng* chooses the tokens."""
+    """Pairing of Dynamo workers with event streams, by HTTP requests and ZeroMQ subscriptions. *rng* chooses tokens."""
 
     def __init__(
         self,
@@ -39,14 +39,14 @@ class Pairing:
         heard_s: float = 3.0,
         timeout_s: float = 10.0,
     ) -> None:
-        """A subscription is active after *settle_s*, and events arrive within *heard_s* of a request."""
+        """Create the pairing. Subscriptions are active after *settle_s*. Events follow a request within *heard_s*."""
         self._client = client
         self._rng = rng
         self._settle_s = settle_s
         self._heard_s = heard_s
         self._timeout_s = timeout_s
         self._news = asyncio.Event()
-        """Set when a stream was matched with a worker."""
+        """Event that is set when a stream was matched with a worker."""
 
     async def owners(
         self,
@@ -56,7 +56,7 @@ class Pairing:
         instances: Sequence[str],
         streams: Sequence[EventsSpec],
     ) -> dict[str, EventsSpec]:
-        """Return the event stream of each worker in *instances* that could be matched, by instance id.
+        """Return the event stream of each worker in *instances* for which a match was found, by instance id.
 
         *url* is the address of the frontend, and *model* is the model name that the frontend knows. All workers are
         tested concurrently, which takes at most *timeout_s* plus *heard_s*.
@@ -79,7 +79,7 @@ class Pairing:
         return found
 
     async def _ask(self, url: str, headers: Mapping[str, str], model: str, instance: str, tokens: list[int]) -> None:
-        """Send the pairing request to *instance*. Its response is ignored, because the tokens appear in the event
+        """Send the pairing request to *instance*. The response is ignored, because the tokens appear in the event
         stream.
         """
         pinned = {name.decode(): value.decode() for name, value in WorkerPlace(0, instance).headers}
@@ -91,7 +91,7 @@ class Pairing:
             return
 
     async def _hear(self, questions: Mapping[str, list[int]], found: Mapping[str, EventsSpec]) -> None:
-        """Wait until every worker has a stream, but at most *heard_s*."""
+        """Wait until every worker is matched with a stream, but at most *heard_s* seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._heard_s):
                 while len(found) < len(questions):
@@ -118,7 +118,7 @@ class Pairing:
 
 
 def token_runs(payload: bytes) -> Iterator[list[int]]:
-    """Yield the token ids of each event in a batch. Events may be encoded as maps or as tagged arrays."""
+    """Yield the token ids of each event in a batch. Events can be encoded as maps or as tagged arrays."""
     try:
         batch = msgspec.msgpack.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

@@ -11,10 +11,10 @@ from gateway.workers.shared_address.placed_worker import PlacedWorker, SharedAdd
 from gateway.workers.worker_place import WorkerPlace
 
 GONE = 503
-"""HTTP status that means the worker is shutting down. The request is retried on another worker."""
+"""HTTP status for a worker that is shutting down. The request is retried on another worker."""
 _BAD_REQUEST = 400
 _UNSPECIFIC = "Invalid request"
-"""Complete error message of a Dynamo frontend (1.6.1) about an unknown worker. Other errors have longer messages."""
+"""Complete error message of a Dynamo frontend (1.6.1) for an unknown worker. Messages of other errors are longer."""
 _ASK_S = 2.0
 
 
@@ -26,7 +26,7 @@ class _Fault(msgspec.Struct):
 
 
 class PinnedWorker(PlacedWorker):
-    """Worker behind a Dynamo frontend. It reports a missing instance as a worker failure, not as an invalid request."""
+    """Backend for a worker behind a Dynamo frontend. A missing instance is a worker failure, not an invalid request."""
 
     def __init__(self, id: str, place: WorkerPlace, address: SharedAddress) -> None:  # noqa: A002  # as its base
         super().__init__(id, place, address)
@@ -48,7 +48,7 @@ class PinnedWorker(PlacedWorker):
         return said
 
     async def _is_listed(self) -> bool:
-        """Whether the frontend still lists this worker. True is returned if the frontend does not answer."""
+        """Return whether the frontend still lists the worker. If the frontend does not answer, return True."""
         call = Call(method=b"GET", path=b"/health", headers=[], body=b"", streams=False, model="")
         try:
             body = (await _read(await super().send(call, first_byte_s=_ASK_S))).body
@@ -59,7 +59,7 @@ class PinnedWorker(PlacedWorker):
 
 
 class SaidReply:
-    """Response whose body has already been read; implements `Reply`."""
+    """Response whose body has already been read. Implements `Reply`."""
 
     def __init__(self, status: int, headers: Headers, body: bytes) -> None:
         self.status = status
@@ -68,7 +68,7 @@ class SaidReply:
         self.ended = not body
 
     async def read(self) -> bytes:
-        """Return the whole body, or an empty one if it was returned before."""
+        """Return the whole body. If the body was returned before, return an empty one."""
         body = b"" if self.ended else self.body
         self.ended = True
         return body
@@ -77,7 +77,7 @@ class SaidReply:
         """Do nothing, because the body is already complete."""
 
     def interrupt(self, error: UpstreamError) -> None:
-        """Do nothing, because the body is already complete."""
+        """Do nothing, because the complete body cannot be interrupted."""
 
     async def aclose(self) -> None:
         """Do nothing, because the connection is already released."""
@@ -91,7 +91,7 @@ async def _read(reply: Reply) -> SaidReply:
 
 
 def _salted(raw: bytes) -> bytes:
-    """Return the request body with its ``cache_salt`` copied to ``nvext``, unless ``nvext`` already has a salt."""
+    """Return the request body with a copy of its ``cache_salt`` in ``nvext``, unless ``nvext`` already has a salt."""
     try:
         fields = _fields(raw)
         salt, extension = fields.get("cache_salt"), fields.get("nvext")

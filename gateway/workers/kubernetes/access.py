@@ -8,7 +8,7 @@ from gateway.backends.upstream.tls import accepting_missing_identifiers
 from gateway.workers.kubernetes.kubernetes_error import KubernetesError
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
-"""Folder in every pod with the files ``token``, ``ca.crt`` and ``namespace``
+"""Folder that every pod has, with the files ``token``, ``ca.crt`` and ``namespace``
 (https://kubernetes.io/docs/tasks/run-application/access-api-from-pod/).
 """
 IN_CLUSTER = "https://kubernetes.default.svc"
@@ -16,13 +16,13 @@ IN_CLUSTER = "https://kubernetes.default.svc"
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Credentials read from files at one point in time."""
+    """Credentials as read from files at one point in time."""
 
     headers: dict[str, str] = field(repr=False)
     tls: ssl.SSLContext | None
-    """TLS context, or None if the API server address is not https."""
+    """TLS context, or None if the address of the API server is not an https address."""
     namespace: str | None
-    """Kubernetes namespace of the gateway, or None if it is unknown."""
+    """Kubernetes namespace in which the gateway runs, or None if it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ class ApiAccess:
     service_account: Path = SERVICE_ACCOUNT
 
     def read(self) -> Credentials:
-        """Read the credentials. Do not cache them, because tokens are replaced about hourly and certificates
-        occasionally.
+        """Read the credentials from files. Do not cache them, because tokens change about hourly and certificates
+        change occasionally.
 
         Raises:
             KubernetesError: if a required file cannot be read or has invalid content.

@@ -23,12 +23,12 @@ from gateway.workers.kubernetes.kubernetes_error import KubernetesError, Version
 from gateway.workers.kubernetes.objects import Metadata
 
 PAGE: Final = 500
-"""Maximum number of objects per response page. The value is that of client-go."""
+"""Maximum number of objects per response page, equal to the value in client-go."""
 CONNECT_S: Final = 2.0
 LIST_S: Final = 10.0
-"""Maximum wait for one response page, in seconds."""
+"""Maximum seconds to wait for one page of a response."""
 LONGEST_LINE: Final = 16 * 2**20
-"""Maximum length of one line of a watch, in bytes. The largest object in etcd has about 1.5 MiB."""
+"""Maximum length in bytes of one line of a watch. The largest object in etcd has about 1.5 MiB."""
 
 DecodedT = TypeVar("DecodedT")
 Change = Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
@@ -37,7 +37,7 @@ _CHANGES: Final = get_args(Change)
 
 @dataclass(frozen=True, slots=True)
 class ObjectList(Generic[ObjectT]):
-    """Complete list of the objects in a collection, as of resource version *version*."""
+    """Complete list of the objects in a collection at the resource version *version*."""
 
     objects: tuple[ObjectT, ...]
     version: str
@@ -45,7 +45,7 @@ class ObjectList(Generic[ObjectT]):
 
 @dataclass(frozen=True, slots=True)
 class ObjectChange(Generic[ObjectT]):
-    """One change that a watch reported. In a bookmark, *object* is None."""
+    """Change that a watch reported. In a bookmark, *object* is None."""
 
     change: Change
     object: ObjectT | None
@@ -55,13 +55,13 @@ class Api(Protocol):
     """Interface to the list and watch calls of the Kubernetes API."""
 
     async def list_all(self, collection: Collection[ObjectT]) -> ObjectList[ObjectT]:
-        """Return all objects of *collection*. Raises KubernetesError if the API server fails to list them."""
+        """Return all objects in *collection*. Raises KubernetesError if the API server fails to list them."""
         ...
 
     def watch(
         self, collection: Collection[ObjectT], version: str, *, lasts_s: float, silence_s: float
     ) -> AsyncGenerator[list[ObjectChange[ObjectT]], None]:
-        """Yield lists of changes since resource version *version*. The watch ends after at most *lasts_s*.
+        """Yield lists of changes since the resource version *version*. The watch ends after at most *lasts_s* seconds.
 
         Changes that arrive together are yielded in one list.
 
@@ -102,7 +102,7 @@ class _Bookmarked(msgspec.Struct):
 
 
 class HttpApi:
-    """Client for the API server that *access* describes; implements `Api`."""
+    """Client for the API server that *access* describes. Implements `Api`."""
 
     def __init__(
         self, access: ApiAccess, *, page: int = PAGE, connect_s: float = CONNECT_S, list_s: float = LIST_S
@@ -113,7 +113,7 @@ class HttpApi:
         self._list_s = list_s
 
     async def list_all(self, collection: Collection[ObjectT]) -> ObjectList[ObjectT]:
-        """See `Api.list_all`. Every page may take *list_s*, and all pages show the same resource version."""
+        """Return all objects (see `Api.list_all`). Each page can take *list_s*. All pages show the same version."""
         found: list[ObjectT] = []
         query: dict[str, Any] = {"labelSelector": collection.selector, "limit": self._page}
         async with self._connected(collection) as (client, path):
@@ -209,8 +209,8 @@ class HttpApi:
 
 
 async def _lines(response: httpx.Response) -> AsyncGenerator[list[bytes], None]:
-    """Yield complete lines, grouped by network read. An incomplete last line is dropped, because the caller lists
-    again.
+    """Yield complete lines, grouped by network read. An incomplete last line is dropped, because the caller will list
+    all objects again.
     """
     rest = b""
     async for piece in response.aiter_bytes():

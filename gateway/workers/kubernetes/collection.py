@@ -8,16 +8,16 @@ from gateway.workers.kubernetes.objects import EndpointSlice, Object, Pod
 ObjectT = TypeVar("ObjectT", bound=Object)
 
 SERVICE_LABEL = "kubernetes.io/service-name"
-"""Label of an EndpointSlice with the name of its Service."""
+"""Label of an EndpointSlice that contains the name of its Service."""
 
 
 @dataclass(frozen=True, slots=True)
 class Collection(Generic[ObjectT]):
     kind: type[ObjectT]
     group: str
-    """API path of the resource, such as ``api/v1``."""
+    """API path of the resource type, such as ``api/v1``."""
     resource: str
-    """Resource name in API paths, such as ``pods``."""
+    """Name of the resource type in API paths, such as ``pods``."""
     selector: str
     namespace: str | None
     """Kubernetes namespace of the objects. None selects the namespace of the gateway."""
@@ -27,7 +27,7 @@ class Collection(Generic[ObjectT]):
 
 
 def slices_of(service: str, namespace: str | None) -> Collection[EndpointSlice]:
-    """Return the collection of the EndpointSlices that belong to *service*."""
+    """Return the collection of the EndpointSlices that belong to the Service *service*."""
     selector = f"{SERVICE_LABEL}={service}"
     return Collection(EndpointSlice, "apis/discovery.k8s.io/v1", "endpointslices", selector, namespace)
 

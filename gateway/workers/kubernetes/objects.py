@@ -42,7 +42,7 @@ class SliceEndpoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Port(msgspec.Struct, frozen=True, rename="camel"):
-    """Port of a pod, as listed in an EndpointSlice. It may differ from the port of the Service."""
+    """Port of a pod in an EndpointSlice. It can be different from the port of the Service."""
 
     name: str | None = None
     port: int | None = None

@@ -1,4 +1,4 @@
-"""Keeps a local copy of a collection of Kubernetes objects by alternating list and watch calls.
+"""Local copy of a collection of Kubernetes objects, kept up to date by list and watch calls in turn.
 
 1. A watch may hang or end without notice. So all objects are listed again every `ReflectorIntervals.relist_s`, and the
    list replaces the copy, even if it is empty.
@@ -22,23 +22,23 @@ from gateway.workers.kubernetes.objects import Metadata
 _log = logging.getLogger(__name__)
 
 SILENCE_S: Final = 75.0
-"""Seconds without data after which a watch is considered dead. The API server sends a bookmark about every minute."""
+"""Seconds without data after which a watch counts as dead. The API server sends a bookmark about every minute."""
 JITTER: Final = 0.1
-"""Relative random reduction of intervals. It spreads the requests of gateways that started together."""
+"""Relative random reduction of intervals, which distributes the requests of gateways that started together."""
 FIRST_S: Final = 0.2
 LONGEST_S: Final = 10.0
-"""Maximum pause after a failure, in seconds. Every pause is twice as long as the previous one."""
+"""Maximum pause after a failure in seconds. Every pause is twice as long as the pause before."""
 SHORTEST_S: Final = 1.0
 """Seconds within which the end of a watch without changes counts as a failure."""
 LONGEST_WISH_S: Final = 60.0
-"""Maximum retry delay that the API server can request, in seconds."""
+"""Maximum retry delay in seconds that the API server can request."""
 
 Origin = Literal["list", "watch", "kept"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReflectorIntervals:
-    """Time limits of list and watch calls, in seconds."""
+    """Time limits for list and watch calls, in seconds."""
 
     relist_s: float = 30.0
     watch_s: float = 240.0
@@ -47,19 +47,19 @@ class ReflectorIntervals:
 
 @dataclass(frozen=True, slots=True)
 class CollectionSnapshot(Generic[ObjectT]):
-    """Copy of all objects of a collection, and how it was obtained."""
+    """Copy of all objects in a collection, and how it was obtained."""
 
     objects: tuple[ObjectT, ...]
     origin: Origin
-    """Source of the snapshot. ``list`` is a complete list, ``watch`` a list with watched changes applied, and ``kept``
-    the previous snapshot, because the API server did not answer.
+    """Source of the snapshot. ``list`` is a complete list, ``watch`` is a list with watched changes applied, and
+    ``kept`` is the previous snapshot, because the API server did not answer.
     """
     fault: str = ""
-    """Reason why the API server did not answer; empty if it did."""
+    """Reason why the API server did not answer, or an empty string if it answered."""
 
 
 class Backoff:
-    """Pauses after failures. They grow up to *LONGEST_S* and vary randomly."""
+    """Pauses after failures. The pauses grow up to *LONGEST_S* seconds and vary randomly."""
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
@@ -69,14 +69,14 @@ class Backoff:
         self._next_s = FIRST_S
 
     def pause_s(self, wished_s: float | None = None) -> float:
-        """Return the next pause in seconds. It is at least *wished_s*, capped at `LONGEST_WISH_S`."""
+        """Return the next pause in seconds. It is at least *wished_s*, which is limited to `LONGEST_WISH_S`."""
         pause_s = self._next_s * self._rng.uniform(0.5, 1.0)
         self._next_s = min(2 * self._next_s, LONGEST_S)
         return max(pause_s, min(wished_s or 0.0, LONGEST_WISH_S))
 
 
 class Reflector(Generic[ObjectT]):
-    """Keeps a copy of one *collection* up to date. *clock* returns seconds, and *sleep* waits for a number of
+    """Copy of one *collection* that is kept up to date. *clock* returns seconds, and *sleep* waits for a number of
     seconds.
     """
 
@@ -103,7 +103,7 @@ class Reflector(Generic[ObjectT]):
         """Seconds to wait before the next list call."""
 
     def ask_again(self, in_s: float) -> None:
-        """List all objects again after *in_s*. The caller uses this if a watched snapshot looks wrong."""
+        """List all objects again after *in_s* seconds. The caller uses this if a watched snapshot looks wrong."""
         self._wanted_in_s = in_s
 
     async def snapshots(self) -> AsyncGenerator[CollectionSnapshot[ObjectT], None]:
@@ -128,8 +128,8 @@ class Reflector(Generic[ObjectT]):
             await self._sleep(self._pause_s)
 
     async def _watched(self, version: str) -> AsyncGenerator[CollectionSnapshot[ObjectT], None]:
-        """Yield snapshots of a watch that starts at resource version *version*, until all objects must be
-        listed again.
+        """Yield snapshots of a watch that starts at the resource version *version*, until all objects must be listed
+        again.
         """
         pace, began = self._pace, self._clock()
         lasts_s = min(pace.relist_s, pace.watch_s) * self._rng.uniform(1.0 - JITTER, 1.0)

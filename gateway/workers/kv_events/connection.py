@@ -1,5 +1,5 @@
-"""ZeroMQ connection with an engine, for both directions of connection setup. It reads only as fast as its messages are
-processed. Unread data stays with the engine.
+"""ZeroMQ connection with an engine, which either side can set up. The connection is read only as fast as its messages
+are processed. Unread data stays with the engine.
 """
 
 import asyncio
@@ -14,18 +14,18 @@ from gateway.workers.kv_events.zmtp import ProtocolError, ReadProgress, ZmtpSess
 Network = IPv4Network | IPv6Network
 
 MAX_MESSAGE_BYTES = 8 * 2**20
-"""Maximum size of a message, in bytes. A step that reports a million tokens takes 5 MB. Larger messages end the
+"""Maximum size of a message in bytes. A step that reports a million tokens takes 5 MB. A larger message ends the
 connection.
 """
 HANDSHAKE_S = 10.0
 READ_AHEAD_BYTES = 256 * 2**10
-"""Bytes that one connection may buffer beyond the frame that is currently received."""
+"""Number of bytes that one connection can buffer beyond the frame that is being received."""
 UNSENT_BYTES = 64 * 2**10
-"""Maximum of unsent reply bytes. A peer that sends commands but does not read the replies is disconnected."""
+"""Maximum number of unsent reply bytes. A peer that sends commands but does not read the replies is disconnected."""
 KEEPALIVE_IDLE_S = 5
 KEEPALIVE_S = 5
 KEEPALIVE_PROBES = 2
-"""TCP keepalive probes before a host is considered gone. Without probes, a vanished host looks like an idle engine."""
+"""Number of TCP keepalive probes before a host counts as gone. Otherwise, a vanished host looks like an idle engine."""
 
 
 class Link(Enum):
@@ -36,38 +36,38 @@ class Link(Enum):
 
 
 class ConnectionOwner(Protocol):
-    """Object that accepts connections and gets their notifications."""
+    """Object that accepts connections and is notified by them."""
 
     def opened(self, connection: "ZmtpConnection") -> bool:
-        """Return whether a new connection may stay open. A rejected connection is already closed."""
+        """Return whether a new connection is allowed to stay open. A rejected connection is already closed."""
         ...
 
     def has_news(self, connection: "ZmtpConnection") -> None:
-        """Notify the owner that *connection* may have data to read."""
+        """Notify the owner that *connection* might have data to read."""
         ...
 
     def closed(self, connection: "ZmtpConnection") -> None:
-        """Notify the owner that *connection* has closed. Bytes already received can still be read."""
+        """Notify the owner that *connection* has closed. Bytes that were already received can still be read."""
         ...
 
     def hold(self, more_bytes: int) -> bool:
-        """Add *more_bytes* to the count of buffered bytes; negative numbers release bytes. Return False above the
-        limit.
+        """Add *more_bytes*, which is negative for released bytes, to the number of buffered bytes. Return whether it is
+        within the limit.
         """
         ...
 
     def refuse(self, connection: "ZmtpConnection", reason: str) -> None:
-        """Close *connection* because the peer violated the protocol or a limit."""
+        """Close *connection*, because the peer violated the protocol or a limit."""
         ...
 
 
 class ZmtpConnection(asyncio.Protocol):
-    """Gateway side of a ZeroMQ connection with an engine."""
+    """Connection with an engine over ZeroMQ, on the gateway's side."""
 
     def __init__(
         self, owner: ConnectionOwner, conversation: ZmtpSession, *, read_ahead_bytes: int = READ_AHEAD_BYTES
     ) -> None:
-        """*read_ahead_bytes* is the maximum number of buffered bytes beyond the frame that is currently received."""
+        """Create the connection. *read_ahead_bytes* limits the bytes that are buffered beyond the current frame."""
         self._owner = owner
         self._conversation = conversation
         self._read_ahead_bytes = read_ahead_bytes
@@ -79,11 +79,11 @@ class ZmtpConnection(asyncio.Protocol):
         self._is_linked = False
         self._counted_bytes = 0
         self.is_waiting = False
-        """Whether the owner has been notified of data that it has not yet read."""
+        """Whether the owner has been notified of data that it has not read yet."""
         self.peer = "a local socket"
 
     def is_allowed(self, networks: Sequence[Network]) -> bool:
-        """Whether the peer's address is in *networks*. Unix sockets are always allowed, because file permissions
+        """Return whether the peer's address is in *networks*. Unix sockets are always allowed, because file permissions
         protect them.
         """
         address = self._address()
@@ -94,7 +94,7 @@ class ZmtpConnection(asyncio.Protocol):
             self._transport.abort()
 
     def read(self) -> list[bytes] | Link | ReadProgress:
-        """Return the next message or state change. `ReadProgress.IDLE` means that the owner is notified of further
+        """Return the next message or state change. `ReadProgress.IDLE` means that the owner will be notified of further
         data.
         """
         found = ReadProgress.IDLE if self._is_refused else self._step()
@@ -202,7 +202,7 @@ class ZmtpConnection(asyncio.Protocol):
 
 
 def _keep_alive(connected: socket.socket) -> None:
-    """Enable TCP keepalive probes for connections that were idle for `KEEPALIVE_IDLE_S`."""
+    """Enable TCP keepalive probes for connections that were idle for `KEEPALIVE_IDLE_S` seconds."""
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (
         ("TCP_KEEPIDLE", KEEPALIVE_IDLE_S),

@@ -1,4 +1,4 @@
-"""Counters of one KV event stream, for metrics and routing explanations."""
+"""Counters for one KV event stream, used in metrics and routing explanations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ class StreamCounters:
     doubt: Doubt | None
     knowledge: Knowledge
     connections: int
-    """Number of connections so far. For an engine that connects to the gateway, 1 after its first message."""
+    """Number of connections so far. For an engine that connects to the gateway, it is 1 after the first message."""
     batches: int
     """Number of processed batches."""
     events: Mapping[Literal["stored", "removed", "cleared"], int]
@@ -38,9 +38,9 @@ class StreamCounters:
     restarts: int
     """Number of detected engine restarts."""
     rebuilds: int
-    """Number of index rebuilds while the engine kept running."""
+    """Number of times that the index was rebuilt while the engine kept running."""
     turned_away: int
-    """Number of messages that could not be held for lack of space. Replays can still recover them."""
+    """Number of messages that could not be held because there was no space. Replays can still recover them."""
     undecodable: int
     """Number of batches that could not be decoded."""
     malformed: int
@@ -50,6 +50,6 @@ class StreamCounters:
     ignored: Mapping[IgnoredAs, int]
     refused: Mapping[RefusedAs, int]
     last_seq: int | None
-    """Sequence number of the last processed batch."""
+    """Sequence number of the batch that was processed last, or None."""
     lag_s: float | None
-    """Seconds between the creation and the processing of the last batch, by the clocks of the two machines."""
+    """Seconds from the creation to the processing of the last batch, by the clocks of the two machines."""

@@ -1,4 +1,4 @@
-"""Decodes event batches of all engines and versions. Unusable events are counted, and decoding continues.
+"""Decoder for the event batches of all engines and versions. Unusable events are counted, and decoding continues.
 
 A batch whose events all have the same form is decoded directly into structs in one call, which is fast. Events are
 decoded individually only if that fails.
@@ -30,24 +30,24 @@ from gateway.workers.kv_events.wire import (
 )
 
 PIECE_BLOCKS = 256
-"""Blocks per list of events. Decoding and indexing such a list takes about 0.5 ms, and 3 ms when hash tables grow.
-Lists of twice this size took 4 ms.
+"""Number of blocks per list of events. To decode and index such a list takes about 0.5 ms, or 3 ms when hash tables
+grow. Lists of twice this size took 4 ms.
 """
 GROUPS_KEPT = 256
-"""Maximum number of layer groups that are remembered as useless. Real models have only a few groups."""
+"""Maximum number of layer groups to remember as useless. Real models have only a few groups."""
 
 PREFIX_GROUPS = frozenset({None, "full_attention", "mla_attention", "sink_full_attention"})
-"""Kinds of attention layers whose blocks can be reused by any prompt with the same prefix, because they keep the state
-of every token. The names are those of `vllm/v1/kv_cache_interface.py` in vLLM. None is for engines that do not report
-the kind.
+"""Kinds of attention layers whose blocks any prompt with the same prefix can reuse, because they keep the state of
+every token. The names are those of `vllm/v1/kv_cache_interface.py` in vLLM. None is for engines that do not report the
+kind.
 """
 
 IgnoredAs = Literal["other_group", "unknown_type", "unknown_place", "nameless_adapter"]
 """Reasons to ignore a valid event: blocks of other layers, an unknown type of event or storage medium, or an adapter
-that has only an engine-internal number (vLLM before 0.14).
+with only an engine-internal number (vLLM before 0.14).
 """
 RefusedAs = Literal["bigram", "malformed"]
-"""Reasons to reject an event, which leaves a part of the cache unknown: token pairs instead of token ids (SGLang with
+"""Reasons to reject an event, so that a part of the cache is unknown: token pairs instead of token ids (SGLang with
 EAGLE), or malformed fields.
 """
 
@@ -57,7 +57,7 @@ class UndecodableError(Exception):
 
 
 class Decoder:
-    """Decodes the batches of one event stream. Its counters never decrease."""
+    """Decoder for the batches of one event stream. Its counters never decrease."""
 
     def __init__(self) -> None:
         # Plain numbers: they are counted for every event.
@@ -74,8 +74,7 @@ class Decoder:
         self._useless_groups: set[int] = set()
 
     def decode(self, payload: bytes) -> Iterator[list[Event]]:
-        """Yield the events of *payload* in order, in lists of about `PIECE_BLOCKS` blocks. Longer runs of blocks are
-        split.
+        """Yield the events in *payload* in order, in lists of about `PIECE_BLOCKS` blocks. Longer runs are split.
 
         Runs of useless events yield empty lists, so that the caller can pause between them. Each list is decoded on
         demand. O(bytes): 0.25 us for a block of 16 tokens with the compiled core and 0.5 us without it; 2 us for a
@@ -107,7 +106,7 @@ class Decoder:
             yield events
 
     def _sorted(self, payload: bytes) -> Iterator[tuple[EventForm, Sequence[WireEvent]]]:
-        """Return the events in order, each sequence together with its wire format."""
+        """Return the events in order, each with its wire format."""
         for form in self._forms:
             try:
                 batch = form.batch.decode(payload)
@@ -201,9 +200,7 @@ class Decoder:
         return tier
 
     def _is_of_prefixes(self, event: StoredFields[OpaqueHash]) -> bool:
-        """Whether the stored blocks belong to layers that serve prompt prefixes. Remember the groups of other
-        layers.
-        """
+        """Return whether stored blocks belong to layers that serve prompt prefixes. Remember groups of other layers."""
         group, kind = event.group_idx, event.kv_cache_spec_kind
         if kind is None:
             # Blocks that were offloaded come without the kind, so what is known of the group holds.
@@ -218,7 +215,7 @@ class Decoder:
 
 
 def cut(event: Event, blocks: int) -> Iterator[Event]:
-    """Yield *event* as equivalent events of at most *blocks* blocks each.
+    """Yield *event* as several equivalent events of at most *blocks* blocks each.
 
     Two kinds of events are not split. The first has no clear boundaries between blocks. The second starts a sequence:
     storing a prefix again from its first block does not mean the same as storing some blocks again.
@@ -240,7 +237,7 @@ def cut(event: Event, blocks: int) -> Iterator[Event]:
 
 
 def _run(event: Stored, begin: int, end: int, block: int) -> Stored:
-    """Return the part of *event* from block *begin* to *end*. Each block has *block* elements of `token_ids`."""
+    """Return the part of *event* from block *begin* to block *end*. Each block has *block* elements of `token_ids`."""
     # Blocks that are named by hash alone follow nothing.
     follows = event.parent if begin == 0 or not event.token_ids else event.hashes[begin - 1]
     return Stored(
@@ -256,7 +253,7 @@ def _run(event: Stored, begin: int, end: int, block: int) -> Stored:
 
 
 def _beside(event: StoredFields[OpaqueHash], adapter: str | None) -> tuple[str | None, list[bytes | None] | None]:
-    """Return the cache salt and the extra data of each block. Raises ValueError if the fields are malformed."""
+    """Return the cache salt and the extra data of each block. Raises ValueError if these fields are malformed."""
     is_root = event.parent_block_hash is None
     salt = event.cache_salt
     if isinstance(event.lora_name, dict):

@@ -1,4 +1,4 @@
-"""Address to which engines connect to publish KV events. The topic of a message identifies the engine."""
+"""Listening address for engines that connect to the gateway to publish KV events. The message topic identifies each."""
 
 import asyncio
 import logging
@@ -24,20 +24,20 @@ TOPICS_KEPT = 1024
 
 
 class Listener(Protocol):
-    """Reader of one rank of an engine. Its methods must not raise, because an error would stop the reading for all
+    """Reader for one rank of an engine. Its methods must not raise, because an exception would stop the reading for all
     engines.
     """
 
     def published(self, frames: list[bytes]) -> None:
-        """Process *frames*, a message that the engine published."""
+        """Process the frames *frames* of a message that the engine published."""
         ...
 
     def linked(self, link: Link) -> None:
-        """Process a change of the connection state. The same state may be reported twice."""
+        """Process a change of the connection state. The same state is sometimes reported twice."""
         ...
 
     def work(self) -> bool:
-        """Process one slice of pending work. Return False if there was no work."""
+        """Process one slice of pending work. Return whether there was any work."""
         ...
 
 
@@ -52,8 +52,8 @@ class _Seat:
 
 
 class DialIn:
-    """Accepts connections of engines at *endpoint*, if their address is in *allowed*. With port 0, the system chooses
-    the port; see `bound`.
+    """Server that accepts connections of engines at *endpoint* if their addresses are in *allowed*. With port 0, the
+    system chooses the port; see `bound`.
 
     One connection may carry several engines, and an engine may reconnect on another one. When a connection ends, all
     listeners that can request a replay are notified that messages may be missing. When the last one ends, all listeners
@@ -71,13 +71,13 @@ class DialIn:
         self.bound: str | None = None
         """Address to which engines can connect, or None while the gateway does not listen."""
         self.strangers: Counter[str] = Counter()
-        """Number of messages without a listener, by topic. A misspelled worker name is a likely cause."""
+        """Number of messages without a listener, by topic. Usually, the cause is a misspelled worker name."""
 
     @contextmanager
     def hear(
         self, listener: Listener, *, topic: str = "", names: frozenset[str] = frozenset(), rank: int = 0, replays: bool
     ) -> Iterator[None]:
-        """Deliver the messages of one engine to *listener* while the context is open.
+        """Deliver the messages of one engine to *listener* while the context is active.
 
         Messages are selected by *topic*, or, if it is empty, by topics ``kv@<name>@...`` with a name in *names*. The
         name may be the worker id, the host, or host and port, as the operator configured it. If ranks share a topic,
@@ -118,7 +118,7 @@ class DialIn:
                 self._unlink(self._seats)
 
     def _work(self) -> bool:
-        """Process one slice of work of a listener that has messages."""
+        """Process one slice of work for a listener that has messages."""
         while self._working:
             if self._working[0].listener.work():
                 return True
@@ -128,7 +128,7 @@ class DialIn:
     # ---- connections
 
     def _read(self, opened: PublisherServer) -> bool:
-        """Process one read of a connection. Return False if there is nothing to read."""
+        """Process one read of a connection. Return whether there was anything to read."""
         found = opened.read()
         if found is Link.UP:
             self._connected()
@@ -197,7 +197,7 @@ class DialIn:
 
 
 def name_in(topic: str) -> str | None:
-    """Return the publisher name in a *topic* of llm-d's form ``kv@<pod>@<model>``, or None for other topics."""
+    """Return the publisher name in a topic in llm-d's form ``kv@<pod>@<model>``, or None for other topics."""
     match topic.split("@", 2):
         case ["kv", name, _]:
             return name
@@ -210,7 +210,7 @@ def _is_for(topic: str, seat: _Seat) -> bool:
 
 
 def _rank_of(payload: bytes) -> object:
-    """Return the data-parallel rank in a batch. The cost is that of skipping over the payload."""
+    """Return the data-parallel rank in a batch. This takes as long as skipping over the payload."""
     try:
         return UNSORTED.decode(payload).rank
     except DECODE_ERRORS:

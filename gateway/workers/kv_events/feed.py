@@ -1,4 +1,4 @@
-"""Interface that applies the events of one engine to an index."""
+"""Interface for applying the events of one engine to an index."""
 
 from collections.abc import Sequence
 from typing import Literal, Protocol
@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 from cache_index.event import Event
 
 Trust = Literal["live", "catching_up", "stale", "untrusted"]
-"""Trust in the index of an engine's cache.
+"""Trust in the index that represents an engine's cache.
 
 * ``live``: the index has everything that the engine published so far
 * ``catching_up``: the index is correct up to some batch, and later batches are on their way
@@ -19,15 +19,15 @@ class Feed(Protocol):
     """Receiver of the events of one engine. Its methods are synchronous, and only one task calls them."""
 
     def apply(self, events: Sequence[Event]) -> None:
-        """Apply *events* to the index in order. One batch may be split over several calls."""
+        """Apply *events* to the index in order. One batch can be split over several calls."""
         ...
 
     def restarted(self) -> None:
-        """Clear the index, because the next events start from an empty cache. It is also called before the
-        first event.
+        """Clear the index, because the next events start from an empty cache. This is also called before the first
+        event.
         """
         ...
 
     def trusted(self, state: Trust) -> None:
-        """Set the trust in the index. It is called on every change, after the events that caused the change."""
+        """Set the trust in the index. This is called on every change, after the events that caused the change."""
         ...

@@ -1,4 +1,4 @@
-"""Message frames for publishing and replaying KV events, as in `vllm/distributed/kv_events.py`. SGLang uses the same
+"""Message frames for published and replayed KV events, as in `vllm/distributed/kv_events.py`. SGLang uses the same
 format.
 
 A published message has the frames topic, sequence and payload. A replay request has an empty frame and the first
@@ -16,8 +16,8 @@ import msgspec
 
 SEQUENCE_BYTES = 8
 MAX_TOPIC_BYTES = 1024
-"""Maximum topic length in bytes. The topic is stored with each message. Topics of llm-d contain the pod and model
-names.
+"""Maximum length of a topic in bytes. The topic is stored with each message. Topics of llm-d contain the names of pod
+and model.
 """
 END: Final = b"\xff" * SEQUENCE_BYTES
 
@@ -27,7 +27,7 @@ _FLOAT64 = 0xCB
 
 
 class Marker(Enum):
-    """Frames of a replay reply that are not a batch."""
+    """Frames in a reply to a replay request that are not a batch."""
 
     END = "end"
     """End of a replay."""
@@ -36,18 +36,18 @@ class Marker(Enum):
 
 
 class BatchMessage(msgspec.Struct, frozen=True, gc=False):
-    """One batch of events that has not been decoded yet."""
+    """Batch of events that has not been decoded yet."""
 
     seq: int
     payload: bytes
     ts: float | None
-    """Creation time of the batch, in seconds since 1970 by the engine's clock, or None if it is missing."""
+    """Creation time of the batch by the engine's clock, in seconds since 1970, or None if it is missing."""
     topic: bytes | None = None
-    """Topic of the message, or None if it was sent without a topic."""
+    """Topic of the message, or None if the message has no topic."""
 
 
 def read_live(frames: Sequence[bytes]) -> BatchMessage | None:
-    """Parse the frames of a published message. Return None if they are malformed."""
+    """Parse the frames of a published message. If they are malformed, return None."""
     if len(frames) != 3:
         return None
     return _message(frames[0], frames[1], frames[2])
@@ -66,8 +66,8 @@ def read_replayed(frames: Sequence[bytes]) -> BatchMessage | Marker:
 
 
 def replay_request(start: int) -> list[bytes]:
-    """Return the frames of a replay request that starts at sequence *start*. The first frame is empty, as for
-    a DEALER.
+    """Return the frames of a replay request that starts at the sequence number *start*. The first frame is empty, as
+    for a DEALER.
     """
     return [b"", start.to_bytes(SEQUENCE_BYTES, "big")]
 
@@ -80,7 +80,7 @@ def _message(topic: bytes | None, seq: bytes, payload: bytes) -> BatchMessage | 
 
 def timestamp_of(payload: bytes) -> float | None:
     """Return the timestamp of a batch without decoding the rest, or None if it is missing. A batch is a msgpack array
-    that starts with a 64-bit float.
+    whose first element is a 64-bit float.
     """
     if len(payload) < _FLOAT64_IN_ARRAY.size:
         return None

@@ -1,4 +1,4 @@
-"""Encodes what identifies a block in addition to its tokens. The bytes are the same for engines and for prompts."""
+"""Encoding of the data that identify a block in addition to its tokens. Engines and prompts give the same bytes."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -7,33 +7,31 @@ import msgspec
 
 
 class Item(NamedTuple):
-    """Image, audio or video that covers at least a part of a block."""
+    """Image, audio or video that covers a part of a block or the whole block."""
 
     identifier: str
     """Identifier of the item, as vLLM's `mm_identifier`: a hash of its content, or the uuid that the caller sent."""
     offset: int
-    """Position of the item's first token relative to the block start. It is negative if the item starts in an earlier
-    block.
+    """Position of the item's first token relative to the start of the block. It is negative if the item starts in an
+    earlier block.
     """
 
 
 Piece = Item | str | bytes
-"""One part of a block identity: an item, an item identifier without offset (vLLM before 0.20), or a digest of prompt
+"""Part of a block identity: an item, an item identifier without offset (vLLM before 0.20), or a digest of prompt
 embeddings.
 """
 
 
 def identity_of(pieces: Sequence[Piece]) -> bytes | None:
-    """Encode *pieces* as bytes in the given order, or return None if there are no pieces. Different pieces give
-    different bytes.
-    """
+    """Encode *pieces* as bytes in the given order, or return None without pieces. The encoding is unambiguous."""
     return msgspec.msgpack.encode(pieces) if pieces else None
 
 
 def read_extra_keys(
     keys: Sequence[object], *, is_root: bool, adapter: str | None
 ) -> tuple[str | None, list[bytes | None] | None]:
-    """Return the cache salt, and the identity of each block, from vLLM's `extra_keys`: one list or None per block.
+    """Return the cache salt and the identity of each block from vLLM's `extra_keys`: one list or None per block.
 
     The keys have no type tag. A bare string is an adapter name (in every block), a salt (last string in the first block
     of a sequence), or an item without offset. A first block with such an item and no salt is treated as salted. This

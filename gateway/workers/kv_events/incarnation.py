@@ -1,6 +1,4 @@
-"""Tracks the incarnation of an engine, which is the time between two of its restarts, and resets the log when it
-changes.
-"""
+"""Incarnation of an engine, which is the time between two of its restarts. When it changes, the log is reset."""
 
 from gateway.workers.kv_events.batch_log import BEFORE_ALL, BatchLog, Knowledge
 from gateway.workers.kv_events.frames import BatchMessage
@@ -8,21 +6,21 @@ from gateway.workers.kv_events.replay_schedule import ReplaySchedule
 
 
 class Incarnation:
-    """Restricts *log* to the batches of one incarnation of the engine. Messages and replays reveal restarts."""
+    """Filter that restricts *log* to the batches of one incarnation of the engine. Messages reveal restarts."""
 
     def __init__(self, log: BatchLog, schedule: ReplaySchedule, *, replays: bool) -> None:
         self._log = log
         self._schedule = schedule
         self._replays = replays
         self.is_verified = False
-        """Whether the current connection was found to lead to the known incarnation."""
+        """Whether the current connection is known to lead to the known incarnation of the engine."""
         self.is_open = False
-        """Whether the next message is accepted as the first one, regardless of its sequence number."""
+        """Whether the next message is accepted as the first one, whatever its sequence number is."""
         self.restarts = 0
         self.rebuilds = 0
 
     def reset(self, last: int, knowledge: Knowledge, *, is_new: bool = False) -> None:
-        """Discard all state and continue after batch *last*. *is_new* means that the engine has restarted."""
+        """Discard all state and continue after the batch *last*. *is_new* means that the engine has restarted."""
         self._log.reset(last, knowledge, is_new_incarnation=is_new)
         self.is_verified = True
         self.is_open = self._schedule.wants_rebuild = False
@@ -36,9 +34,7 @@ class Incarnation:
         self.reset(message.seq - 1, "complete" if is_first_of_all else "unreplayed", is_new=is_new)
 
     def restart(self, message: BatchMessage | None, now: float) -> None:
-        """Discard all state after an engine restart. *message* is the first known message of the new incarnation, if
-        any.
-        """
+        """Discard all state after an engine restart. *message* is the first known message after the restart, if any."""
         self.restarts += 1
         log = self._log
         log.held.clear()
@@ -55,16 +51,14 @@ class Incarnation:
         self._schedule.start(None, now)
 
     def restart_if_contradicted(self, message: BatchMessage, now: float) -> bool:
-        """Handle *message*, whose sequence was already passed. Return whether it proved a restart, which resets the
-        log.
-        """
+        """Handle *message*, whose sequence number is too low. Return whether it proved a restart and reset the log."""
         is_later = self._log.is_of_later_incarnation(message)
         if is_later:
             self.restart(message, now)
         return is_later
 
     def restart_if_held_contradict(self, now: float) -> bool:
-        """Drop held messages whose sequence was already passed. Return whether one of them proved a restart, which
+        """Drop held messages whose sequence numbers are too low. Return whether one of them proved a restart, which
         resets the log.
         """
         last = self._log.last
@@ -72,7 +66,7 @@ class Incarnation:
         return any(self.restart_if_contradicted(message, now) for message in self._log.held.take_through(last))
 
     def give_up_missing(self) -> None:
-        """Skip missing batches, record them as lost, and continue with the first held message."""
+        """Skip missing batches and record them as lost. Continue with the first held message."""
         log = self._log
         log.drop_late()
         if log.held and log.last is not None:

@@ -1,5 +1,5 @@
-"""Resources shared by all KV event subscriptions: their share of the event loop, and the address for engines to connect
-to.
+"""Resources that all KV event subscriptions share: their part of the event loop's time, and the address for engines to
+connect to.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ ASK_TIMEOUT_S = 2.0
 
 
 class Intake:
-    """Finds event sources and subscribes to them over ZeroMQ.
+    """Service that finds event sources and subscribes to them over ZeroMQ.
 
     *bind* is the address to which engines may connect, or None. *allowed* contains the networks of engines. Only
     engines in these networks may connect. If an engine names another host as its publisher, the gateway connects only
@@ -48,7 +48,7 @@ class Intake:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Open the shared resources. Subscriptions can be made and run only inside this context."""
+        """Open the shared resources. Subscriptions can be created and can run only inside this context."""
         self._is_open = True
         try:
             async with asyncio.TaskGroup() as tasks:
@@ -65,17 +65,17 @@ class Intake:
 
     @property
     def longest_slice_s(self) -> float:
-        """Maximum time in seconds for which event processing delayed requests."""
+        """Maximum time in seconds for which the processing of events has delayed requests."""
         return self._pace.longest_s
 
     async def find(self, url: str, headers: Mapping[str, str]) -> EventSources | None:
-        """Query the engine at *url* for its event addresses. Return None if it does not report any."""
+        """Query the engine at *url* for the addresses of its events. If it reports none, return None."""
         probe = WorkerProbe(self._client, url, timeout_s=ASK_TIMEOUT_S, headers=headers)
         port = urlsplit(self._bind).port if self._bind is not None else None
         return await find_sources(probe, host=host_of(url), dial_in_port=port, networks=self._allowed)
 
     def subscribe(self, source: EventSource, feed: Feed, *, worker: str, url: str) -> Subscriber:
-        """Return a subscription for *worker*, which is active while `Subscriber.run` runs.
+        """Return a subscription for *worker*, which is active while `Subscriber.run` is running.
 
         Raises:
             ValueError: if the engine connects to the gateway, but no bind address is configured.

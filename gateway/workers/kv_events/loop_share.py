@@ -1,16 +1,16 @@
-"""Divides the time of the event loop between KV events and requests."""
+"""Division of the event loop's time between KV events and requests."""
 
 import asyncio
 from collections.abc import Callable
 
 SLICE_S = 0.001
-"""Maximum time in seconds that all event streams together use between two iterations of the event loop. A request waits
-at most this long, unless a single batch takes longer. The excess is deducted from later iterations.
+"""Maximum seconds that all event streams together use between two iterations of the event loop. A request waits no
+longer than this, unless a single batch takes longer. Later iterations then get less.
 """
 
 
 class LoopShare:
-    """Lets event streams work in turns, each for a slice of time. All streams of an event loop share one instance."""
+    """Scheduler that lets event streams work in turns, each for a slice of time. All streams share one instance."""
 
     def __init__(self, clock: Callable[[], float], *, slice_s: float = SLICE_S) -> None:
         self._clock = clock
@@ -18,7 +18,7 @@ class LoopShare:
         self._left_s = slice_s
         self._turn = asyncio.Lock()
         self.longest_s = 0.0
-        """Maximum uninterrupted processing time of events so far, in seconds."""
+        """Maximum time in seconds for which events were processed without interruption so far."""
 
     async def drain(self, work: Callable[[], bool]) -> None:
         """Call *work* repeatedly until it returns False, which means that no work is left."""
@@ -32,7 +32,7 @@ class LoopShare:
                 goes_on = self._slice(work)
 
     def _slice(self, work: Callable[[], bool]) -> bool:
-        """Call *work* until the time slice is used up. Return False if the work ended before."""
+        """Call *work* until the time slice is used up. Return False if the work ended earlier."""
         began = self._clock()
         spent_s = 0.0
         goes_on = True

@@ -1,11 +1,11 @@
-"""Fingerprints of processed batches, for the detection of duplicates and restarts."""
+"""Fingerprints of processed batches, used to detect duplicates and restarts."""
 
 from array import array
 
 CAPACITY = 16_384
-"""Number of remembered batches, at 8 bytes each. Engines keep 10,000 batches for replays (vLLM's `buffer_steps`)."""
+"""Number of batches to remember, at 8 bytes each. Engines keep 10,000 batches for replays (vLLM's `buffer_steps`)."""
 LOOKED_AT_BYTES = 4096
-"""Number of payload bytes in a fingerprint. They include the timestamp, so any two batches differ."""
+"""Number of payload bytes that a fingerprint covers. They include the timestamp, so any two batches differ."""
 
 
 class Past:
@@ -18,8 +18,8 @@ class Past:
         self._end = 0
 
     def note(self, seq: int, look: int) -> None:
-        """Add the fingerprint of batch *seq*. If *seq* does not follow the last batch, all earlier fingerprints are
-        dropped. O(1).
+        """Add the fingerprint of the batch *seq*. If *seq* does not follow the last batch, drop all earlier
+        fingerprints. O(1).
         """
         if seq != self._end:
             self._looks = array("q")
@@ -31,7 +31,7 @@ class Past:
         self._end += 1
 
     def look(self, seq: int) -> int | None:
-        """Return the fingerprint of batch *seq*, or None if it is not remembered."""
+        """Return the fingerprint of the batch *seq*, or None if it is not remembered."""
         if not max(self._begin, self._end - self._capacity) <= seq < self._end:
             return None
         return self._looks[(seq - self._begin) % self._capacity]

@@ -1,4 +1,4 @@
-"""Accepts connections from engines and reads their events within limits.
+"""Server that accepts connections from engines and reads their events within limits.
 
 1. A peer whose address is not allowed is disconnected before any of its data is read.
 2. A connection is read only as fast as its messages are processed. Unread data stays with the engine.
@@ -24,32 +24,32 @@ _log = logging.getLogger(__name__)
 LOOPBACK: tuple[Network, ...] = (ip_network("127.0.0.0/8"), ip_network("::1/128"))
 AFTER_FAULT_S = 0.1
 REFUSALS_LOGGED = 256
-"""Maximum number of logged pairs of peer address and reason. Each pair is logged once."""
+"""Maximum number of pairs of peer address and reason to log. Each pair is logged once."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """Limits of one listening address."""
+    """Limits for one listening address."""
 
     max_connections: int = 1024
-    """Maximum number of connections. An engine opens one per data-parallel rank."""
+    """Maximum number of connections. An engine opens one connection per data-parallel rank."""
     max_message_bytes: int = MAX_MESSAGE_BYTES
     max_held_bytes: int = 128 * 2**20
-    """Maximum number of received but unprocessed bytes on all connections. A connection that exceeds it is
-    disconnected.
+    """Maximum number of received but unprocessed bytes on all connections. A connection that exceeds this limit is
+    closed.
     """
 
 
 class PublisherServer:
-    """Server at one listening address. Use `publisher_server` to create it."""
+    """Server at one listening address. The function `publisher_server` creates it."""
 
     def __init__(self, allowed: Sequence[Network], limits: ServerLimits) -> None:
         self._allowed = allowed
         self.limits = limits
         self.bound = ""
-        """Listening endpoint, with the actual port if the system chose it."""
+        """Listening endpoint, with the actual port if the system chose the port."""
         self.refused = 0
-        """Number of connections that were refused, or closed because they exceeded a limit."""
+        """Number of connections that were refused, or that were closed because they exceeded a limit."""
         self.held_bytes = 0
         """Number of received but unprocessed bytes on all connections."""
         self._connections: set[ZmtpConnection] = set()
@@ -58,7 +58,7 @@ class PublisherServer:
         self._logged: set[tuple[str, str]] = set()
 
     async def ready(self) -> None:
-        """Wait until there may be data to read."""
+        """Wait until there might be data to read."""
         await self._news.wait()
 
     def read(self) -> list[bytes] | Link | ReadProgress:
@@ -79,7 +79,7 @@ class PublisherServer:
         return ReadProgress.IDLE
 
     async def accept(self, listening: socket.socket) -> None:
-        """Accept connections until canceled, then close all of them."""
+        """Accept connections until canceled, and then close all of them."""
         loop = asyncio.get_running_loop()
         try:
             while True:
@@ -99,7 +99,7 @@ class PublisherServer:
     # ---- called by connections
 
     def opened(self, connection: ZmtpConnection) -> bool:
-        """Return whether *connection* may stay open. If not, close it."""
+        """Return whether *connection* is allowed to stay open. If not, close it."""
         if not connection.is_allowed(self._allowed):
             self.refuse(connection, "its address is not in kv_events.allowed_cidrs")
         elif len(self._connections) >= self.limits.max_connections:
@@ -121,8 +121,8 @@ class PublisherServer:
             self.has_news(connection)
 
     def hold(self, more_bytes: int) -> bool:
-        """Add *more_bytes* to the count of unprocessed bytes; negative numbers release bytes. Return False above the
-        limit.
+        """Add *more_bytes*, which is negative for released bytes, to the number of unprocessed bytes. Return whether it
+        is within the limit.
         """
         self.held_bytes += more_bytes
         return self.held_bytes <= self.limits.max_held_bytes
@@ -141,7 +141,7 @@ class PublisherServer:
 async def publisher_server(
     endpoint: str, *, allowed: Sequence[Network] = LOOPBACK, limits: ServerLimits | None = None
 ) -> AsyncIterator[PublisherServer]:
-    """Open a server at *endpoint* for peers whose address is in *allowed*.
+    """Open a server at *endpoint* for peers whose addresses are in *allowed*.
 
     *endpoint* has the form ``tcp://host:port`` or ``ipc://path``.
 
@@ -161,7 +161,7 @@ async def publisher_server(
 
 
 def _bind(endpoint: str) -> tuple[socket.socket, str]:
-    """Return the listening socket and its endpoint, with the actual port if the system chose it."""
+    """Return the listening socket and its endpoint, with the actual port if the system chose the port."""
     kind, _, place = endpoint.partition("://")
     if kind == "ipc":
         Path(place).unlink(missing_ok=True)  # of the process before, as libzmq does
@@ -174,7 +174,7 @@ def _bind(endpoint: str) -> tuple[socket.socket, str]:
 
 
 def _bind_tcp(place: str) -> socket.socket:
-    """Bind a TCP socket. The host ``*`` means all addresses, IPv4 and IPv6 if the machine supports both."""
+    """Bind a TCP socket. The host ``*`` stands for all addresses, IPv4 and, if the machine supports it, IPv6."""
     host, _, port = place.rpartition(":")
     host = host.strip("[]")
     if host == "*":

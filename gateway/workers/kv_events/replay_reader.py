@@ -1,4 +1,4 @@
-"""Processes the replies to replay requests, and decides what to do when a replay ends or breaks off."""
+"""Reader for the replies to replay requests. It decides what to do when a replay ends or breaks off."""
 
 from gateway.workers.kv_events.batch_log import BEFORE_ALL, BatchLog
 from gateway.workers.kv_events.frames import BatchMessage
@@ -8,27 +8,27 @@ from gateway.workers.kv_events.replay_schedule import ReplaySchedule, RunningRep
 LAST_FIRST_SEQ = 1
 """Highest sequence number that counts as the first one. Engines start at 0, and llm-d's simulator starts at 1. An
 engine whose replay buffer lost only batch 0 is mistaken for one that starts at 1. Without replays, a stream whose first
-batch is 1 may have lost a batch, so it never counts as complete.
+batch is 1 might have lost a batch, so it never counts as complete.
 """
 LONG_REPLAY = 50
 """Minimum number of batches after which a finished replay is confirmed by another one. The ROUTER of vLLM up to 0.32
-drops messages above its high-water mark (ZeroMQ's default is 1,000) but may still send the end marker. So the end
-marker alone does not prove that the replay is complete. A shorter replay cannot have been truncated.
+drops messages above its high-water mark (ZeroMQ's default is 1,000) but sometimes still sends the end marker.
+Therefore, the end marker alone does not prove that the replay is complete. A shorter replay cannot have been truncated.
 """
 
 
 class ReplayReader:
-    """Applies the replies of replays to *log* and *incarnation*. *schedule* knows the running replay."""
+    """Reader that applies the replies of replays to *log* and *incarnation*. *schedule* knows the running replay."""
 
     def __init__(self, log: BatchLog, schedule: ReplaySchedule, incarnation: Incarnation) -> None:
         self._log = log
         self._schedule = schedule
         self._incarnation = incarnation
         self._has_ring = False
-        """Whether the engine has ever answered a replay request with at least one batch."""
+        """Whether the engine has ever answered a replay request with any batch."""
 
     def replayed(self, number: int, message: BatchMessage, now: float) -> None:
-        """Process *message*, a batch that answers the replay request *number*."""
+        """Process *message*, which is a batch in the answer to the replay request *number*."""
         running = self._schedule.running_as(number)
         if running is None:
             return
@@ -50,7 +50,7 @@ class ReplayReader:
             self._schedule.check_soon(now)
 
     def ended(self, number: int, now: float) -> None:
-        """Process the end marker of the replay with request *number*."""
+        """Process the end marker of the replay with the request number *number*."""
         running = self._schedule.running_as(number)
         if running is None:
             return
@@ -62,7 +62,7 @@ class ReplayReader:
             self._request_what_is_still_missing(running, now)
 
     def broke_off(self, number: int, now: float) -> None:
-        """Process the failure of the replay with request *number*, which did not reach its end marker."""
+        """Process the failure of the replay with the request number *number*, which did not reach its end marker."""
         running = self._schedule.running_as(number)
         if running is None:
             return
@@ -76,7 +76,7 @@ class ReplayReader:
             self._schedule.start(self._log.last, now)
 
     def _begin(self, running: RunningReplay, message: BatchMessage) -> None:
-        """Compare *message*, the oldest batch of a replay, with the last processed batch."""
+        """Compare *message*, which is the oldest batch of a replay, with the batch that was processed last."""
         log, incarnation = self._log, self._incarnation
         is_first_of_all = message.seq <= LAST_FIRST_SEQ
         if log.last == BEFORE_ALL and is_first_of_all and not running.rebuilds:
@@ -87,8 +87,8 @@ class ReplayReader:
             incarnation.reset(message.seq - 1, "complete" if is_first_of_all else "partial")
 
     def _verify_by(self, message: BatchMessage, now: float) -> None:
-        """Check whether the engine is still the same incarnation. *message* has an already processed sequence
-        number.
+        """Check whether the engine is still the same incarnation. The sequence number of *message* has already been
+        processed.
         """
         if self._log.contradicts(message):
             self._incarnation.restart(None, now)
@@ -96,7 +96,7 @@ class ReplayReader:
             self._incarnation.is_verified = True
 
     def _judge_empty(self, running: RunningReplay, now: float) -> None:
-        """Interpret a replay without batches: the engine has none of the requested batches."""
+        """Interpret a replay without batches, which means that the engine has none of the requested batches."""
         last = self._log.last
         if last is None or (last == BEFORE_ALL and running.rebuilds):
             self._incarnation.reset(BEFORE_ALL, "complete")
@@ -109,7 +109,7 @@ class ReplayReader:
             self._incarnation.restart(None, now)
 
     def _request_what_is_still_missing(self, running: RunningReplay, now: float) -> None:
-        """Process held messages after a replay. Then request another replay, or give up the missing batches."""
+        """Process held messages after a replay. Then request another replay, or give the missing batches up."""
         log, schedule = self._log, self._schedule
         if self._incarnation.restart_if_held_contradict(now):
             return

@@ -1,4 +1,4 @@
-"""Puts the batches that an engine publishes in order, and detects missing batches and restarts.
+"""Put the batches that an engine publishes in order, and detect missing batches and restarts.
 
 This package does no I/O. Its inputs are messages and the time. Its outputs are `steps`, to be applied in order, and a
 `replay_request`, to be sent.
@@ -27,7 +27,7 @@ from gateway.workers.kv_events.waiting import WaitingRoom
 
 
 class Sequencer:
-    """Decides whether a published message is processed, held, dropped as a duplicate, or proves a restart.
+    """Decision for each published message: process it, hold it, drop it as a duplicate, or detect a restart by it.
 
     A stream comes from one data-parallel rank of a worker. If *replays* is false, missed batches cannot be requested.
     """
@@ -81,12 +81,12 @@ class Sequencer:
 
     @property
     def turned_away(self) -> int:
-        """Number of messages that could not be held for lack of space. Replays recover them."""
+        """Number of messages that could not be held because there was no space. Replays recover them."""
         return self._log.held.turned_away
 
     @property
     def is_behind(self) -> bool:
-        """Whether batches are missing that can still arrive."""
+        """Whether batches are missing that could still arrive."""
         if self._log.last is None or self._log.held:
             return not self._incarnation.is_open
         return self._schedule.is_catching_up or (self._replays and not self._incarnation.is_verified)
@@ -94,7 +94,7 @@ class Sequencer:
     # ---- connection and time
 
     def connected(self, now: float) -> None:
-        """Record that the connection was opened, so that published messages can be received."""
+        """Record that the connection was opened, so that published messages can now be received."""
         self._is_connected = True
         log = self._log
         if not self._replays:
@@ -105,7 +105,7 @@ class Sequencer:
         self._schedule.start(log.last, now)
 
     def disconnected(self) -> None:
-        """Record that the connection was lost, so that published messages can be missed."""
+        """Record that the connection was lost, so that published messages can now be missed."""
         self._is_connected = self._incarnation.is_verified = False
         self._log.was_interrupted = True
         # Held messages may be of the incarnation before; those that are not come again with a replay.
@@ -113,7 +113,7 @@ class Sequencer:
         self._schedule.abandon()
 
     def tick(self, now: float) -> None:
-        """Start and time out replays according to the time *now*. Call this several times per second."""
+        """Start replays, and end overdue ones, according to the time *now*. Call this several times per second."""
         schedule = self._schedule
         if schedule.running is None and not (self._replays and self._is_connected):
             return
@@ -140,21 +140,21 @@ class Sequencer:
     # ---- replays
 
     def replayed(self, number: int, message: BatchMessage, now: float) -> None:
-        """Process *message*, a batch that answers the replay request *number*."""
+        """Process *message*, which is a batch in the answer to the replay request *number*."""
         self._reader.replayed(number, message, now)
 
     def replay_ended(self, number: int, now: float) -> None:
-        """Process the end marker of the replay with request *number*."""
+        """Process the end marker of the replay with the request number *number*."""
         self._reader.ended(number, now)
 
     def replay_broke(self, number: int, now: float) -> None:
-        """Process the failure of the replay with request *number*, which did not reach its end marker."""
+        """Process the failure of the replay with the request number *number*, which did not reach its end marker."""
         self._reader.broke_off(number, now)
 
     # ---- published messages
 
     def live(self, message: BatchMessage, now: float) -> None:
-        """Process, hold or ignore the published *message*."""
+        """Process, hold or ignore the published message *message*."""
         self._schedule.heard(now)
         log, incarnation = self._log, self._incarnation
         if not self._is_connected:

@@ -17,8 +17,8 @@ from gateway.workers.kv_events.zmtp import ReadProgress, SocketRole, ZmtpSession
 _log = logging.getLogger(__name__)
 
 REPLAY_AHEAD_BYTES = 32 * 2**20
-"""Bytes of a replay that may be buffered. vLLM up to 0.32 drops a replay's messages beyond the first 1,000 if they are
-not read fast enough. A replay of 10,000 steps takes about 5 MB. Dropped messages are requested again.
+"""Number of bytes of a replay that can be buffered. vLLM up to 0.32 drops a replay's messages after the first 1,000 if
+they are not read fast enough. A replay of 10,000 steps takes about 5 MB. Dropped messages are requested again.
 """
 CONNECT_S = 10.0
 RECONNECT_S = 0.1
@@ -29,12 +29,12 @@ Connect = Callable[[Callable[[], ZmtpConnection]], Any]
 
 
 class Dialed:
-    """Socket that connects to one engine and reconnects on failure. Use `subscription` or `replay` to create it."""
+    """Socket that connects to one engine and reconnects on failure. `subscription` or `replay` creates it."""
 
     def __init__(
         self, endpoint: str, role: SocketRole, *, topic: bytes = b"", read_ahead_bytes: int = READ_AHEAD_BYTES
     ) -> None:
-        """Raise ValueError if *endpoint* is not a valid address."""
+        """Create the socket. Raise ValueError if *endpoint* is not a valid address."""
         self._endpoint = endpoint
         self._connect = _connect_of(endpoint)
         self._role = role
@@ -46,12 +46,12 @@ class Dialed:
         self._logged: set[str] = set()
         self._is_refused = False
         self.links = 0
-        """Number of connections that were opened."""
+        """Number of connections that the socket has opened."""
         self.held_bytes = 0
         """Number of received but unprocessed bytes."""
 
     async def ready(self) -> None:
-        """Wait until there may be data to read."""
+        """Wait until there might be data to read."""
         await self._news.wait()
 
     def read(self) -> list[bytes] | Link | ReadProgress:
@@ -73,7 +73,7 @@ class Dialed:
         return ReadProgress.IDLE
 
     async def run(self, *, is_once: bool) -> None:
-        """Connect repeatedly until canceled. If *is_once*, return when a successful connection has ended."""
+        """Connect repeatedly until canceled. If *is_once* is true, return after one successful connection has ended."""
         wait_s = RECONNECT_S
         try:
             while not (is_once and self.links):
@@ -115,7 +115,7 @@ class Dialed:
         self._ended.set()
 
     def hold(self, more_bytes: int) -> bool:
-        """Accept any number of bytes, because the connection's own buffer limit applies."""
+        """Accept any number of bytes, because the buffer limit of the connection itself applies."""
         self.held_bytes += more_bytes
         return True
 
@@ -130,7 +130,7 @@ class Dialed:
 
 @asynccontextmanager
 async def subscription(endpoint: str, *, topic: str = "") -> AsyncIterator[Dialed]:
-    """Open a socket that receives messages published at *endpoint* whose topic starts with *topic*.
+    """Open a socket that receives the messages published at *endpoint* whose topics start with *topic*.
 
     Raises:
         ValueError: if *endpoint* is not a valid address.
@@ -142,8 +142,8 @@ async def subscription(endpoint: str, *, topic: str = "") -> AsyncIterator[Diale
 
 @asynccontextmanager
 async def replay(endpoint: str, request: Sequence[bytes]) -> AsyncIterator[Dialed]:
-    """Open a socket for one request to an engine's ROUTER. Every request uses a new socket, so that late replies to
-    others are dropped.
+    """Open a socket for one request to an engine's ROUTER. Each request uses a new socket, which drops late replies to
+    others.
 
     Raises:
         ValueError: if *endpoint* is not a valid address.

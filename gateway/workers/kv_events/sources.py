@@ -1,4 +1,4 @@
-"""Addresses at which an engine publishes KV events. They are reported by the engine or configured in the settings."""
+"""Addresses at which an engine publishes KV events. The engine reports them, or the settings contain them."""
 
 import asyncio
 import ipaddress
@@ -29,35 +29,35 @@ class EventSource:
     """Event addresses of one data-parallel rank of a worker."""
 
     endpoint: str | None
-    """Address of the rank's PUB socket in ZeroMQ format, or None if the engine connects to the gateway."""
+    """Address of the rank's PUB socket in ZeroMQ format, or None if the engine itself connects to the gateway."""
     replay_endpoint: str | None = None
     """Address of the rank's ROUTER socket, or None if missed batches cannot be requested."""
     topic: str = ""
-    """Topic of the rank's messages. An empty string accepts all topics."""
+    """Topic of the rank's messages. An empty string stands for all topics."""
     rank: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class EventSources:
-    """Event addresses of all ranks of one worker. There are no addresses if its KV events are disabled."""
+    """Event addresses of all ranks of one worker. If its KV events are disabled, there are no addresses."""
 
     of_ranks: tuple[EventSource, ...]
     block_size: int | None = None
-    """Tokens per KV cache block, or None if the engine does not report it with the addresses."""
+    """Number of tokens per KV cache block, or None if the engine does not report it with the addresses."""
     refused_hosts: tuple[str, ...] = ()
-    """Hosts that the engine reported but that `AllowedHosts` does not allow. The gateway never connects to them."""
+    """Hosts that the engine reported but that `AllowedHosts` forbids. The gateway never connects to these hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """Hosts to which an engine may direct the gateway: the engine's own host, and addresses in *networks*.
+    """Hosts to which an engine is allowed to direct the gateway: the engine's own host, and addresses in *networks*.
 
     Without this limit, a worker could make the gateway connect to any address in the operator's network.
     """
 
     host: str
     addresses: Collection[str] = ()
-    """IP addresses of *host*, if it is a name."""
+    """IP addresses of *host*, if *host* is a name."""
     networks: Sequence[Network] = ()
 
     def has(self, named: str) -> bool:
@@ -71,7 +71,7 @@ class AllowedHosts:
 
 
 class _VllmSource(msgspec.Struct):
-    """Event source in vLLM's format (`vllm/config/kv_events.py`). The ports in its endpoints are those of the rank."""
+    """Event source in vLLM's format (`vllm/config/kv_events.py`). The ports in its endpoints belong to the rank."""
 
     enable_kv_cache_events: bool = False
     publisher: str | None = None
@@ -85,7 +85,7 @@ class _VllmSource(msgspec.Struct):
 
 
 class _SglangSource(msgspec.Struct):
-    """Event source in SGLang's format (`describe_kv_events_publisher`). Its ports are those of rank 0."""
+    """Event source in SGLang's format (`describe_kv_events_publisher`). Its ports belong to rank 0."""
 
     publisher: str | None = None
     endpoint_host: str | None = None
@@ -103,8 +103,8 @@ class _SglangInfo(msgspec.Struct):
 async def find_sources(
     probe: WorkerProbe, *, host: str, dial_in_port: int | None = None, networks: Sequence[Network] = ()
 ) -> EventSources | None:
-    """Query the worker at *host* for its event addresses. Return None if it does not report any. At most two requests
-    are sent.
+    """Query the worker at *host* for the addresses of its events, with at most two requests. If it reports none, return
+    None.
 
     vLLM from 0.31 on and SGLang report addresses. *dial_in_port* is the port at which the gateway accepts engines. An
     engine that publishes to this port of another host connects to the gateway. *networks* is explained at
@@ -126,7 +126,7 @@ async def find_sources(
 
 
 def parse_kv_event_sources(body: bytes, reach: AllowedHosts, *, dial_in_port: int | None = None) -> EventSources | None:
-    """Parse vLLM's response to ``GET /kv_event_sources``. Return None if the body has another format. See
+    """Parse vLLM's response to ``GET /kv_event_sources``. If the body has another format, return None. See
     `find_sources`.
     """
     try:
@@ -140,7 +140,7 @@ def parse_kv_event_sources(body: bytes, reach: AllowedHosts, *, dial_in_port: in
 
 
 def parse_server_info(body: bytes, reach: AllowedHosts) -> EventSources | None:
-    """Parse SGLang's response to ``GET /server_info``. Return None if the body has another format."""
+    """Parse SGLang's response to ``GET /server_info``. If the body has another format, return None."""
     try:
         info = msgspec.json.decode(body, type=_SglangInfo).kv_events
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -160,7 +160,7 @@ def parse_server_info(body: bytes, reach: AllowedHosts) -> EventSources | None:
 
 
 async def _addresses_of(host: str) -> frozenset[str]:
-    """Resolve the host name *host*. The result is empty if the name has no address."""
+    """Resolve the host name *host*. If the name has no address, the result is empty."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except OSError:
@@ -169,7 +169,7 @@ async def _addresses_of(host: str) -> frozenset[str]:
 
 
 def of_all_ranks(first: EventSource, ranks: int) -> tuple[EventSource, ...]:
-    """Return the event sources of all data-parallel ranks, given the source of rank 0.
+    """Return the event sources of all data-parallel ranks, computed from the source of rank 0.
 
     Both ports of a rank are those of rank 0 plus its number, as in vLLM and SGLang. Ranks whose port would exceed
     65,535 are left out.
@@ -192,7 +192,7 @@ def of_all_ranks(first: EventSource, ranks: int) -> tuple[EventSource, ...]:
 
 
 def by_hand(*, url: str, endpoint: str | None, replay_endpoint: str | None, topic: str, ranks: int = 1) -> EventSources:
-    """Return the configured event sources of the worker at *url*. A wildcard host is replaced by the worker's host.
+    """Return the configured event sources of the worker at *url*, with the worker's host in place of a wildcard.
 
     Raises:
         ValueError: if an endpoint is not a tcp, ipc or inproc address. The message names it.
@@ -210,7 +210,7 @@ def by_hand(*, url: str, endpoint: str | None, replay_endpoint: str | None, topi
 
 
 def host_of(url: str) -> str:
-    """Return the host of a worker's URL. IPv6 addresses are returned without brackets."""
+    """Return the host in a worker's URL. An IPv6 address is returned without brackets."""
     return urlsplit(url).hostname or ""
 
 
@@ -220,7 +220,7 @@ def endpoint_at(host: str, port: int) -> str:
 
 
 def reachable(endpoint: str, *, host: str) -> str | None:
-    """Return *endpoint* with a wildcard host replaced by *host*, or None if it is not a valid address. ipc and inproc
+    """Return *endpoint* with *host* in place of a wildcard host, or None if it is not a valid address. ipc and inproc
     endpoints are returned unchanged.
     """
     if endpoint.startswith(("ipc://", "inproc://")):
@@ -244,7 +244,7 @@ def _vllm_source(
 
 
 def _named(endpoint: str, reach: AllowedHosts) -> str | None:
-    """Return the endpoint that an engine reported, with a wildcard replaced, or None if it is invalid or not
+    """Return the endpoint that an engine reported, without a wildcard, or None if the endpoint is invalid or not
     allowed.
     """
     match = _ENDPOINT.fullmatch(endpoint)
@@ -268,7 +268,7 @@ def _refused(source: _VllmSource, reach: AllowedHosts, *, dial_in_port: int | No
 
 
 def _dials(endpoint: str, *, host: str, port: int | None) -> bool:
-    """Whether an engine at *host* connects to the configured *endpoint* instead of binding it.
+    """Return whether an engine at *host* connects to the configured *endpoint* instead of binding it.
 
     vLLM binds wildcard addresses, and the address of its node if the system chose the port. It connects to all others.
     """
@@ -291,7 +291,7 @@ def _is_this_machine(host: str) -> bool:
 
 
 def _offset(endpoint: str, rank: int) -> str | None:
-    """Return the endpoint of *rank*, by the rules of vLLM's `offset_endpoint_port`. An ipc endpoint has only rank 0."""
+    """Return the endpoint for *rank* by the rules of vLLM's `offset_endpoint_port`. An ipc endpoint has only rank 0."""
     if rank == 0:
         return endpoint
     if endpoint.startswith("inproc://"):

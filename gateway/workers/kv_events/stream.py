@@ -1,4 +1,4 @@
-"""Converts the message frames of one rank into index updates and a level of trust. It does no I/O and reads no clock.
+"""Converter from the message frames of one rank to index updates and a level of trust, without any I/O or clock.
 
 Frames are accepted immediately. `work` processes them in slices, so that requests can be served between slices.
 """
@@ -15,18 +15,18 @@ from gateway.workers.kv_events.replay_schedule import ReplayRequest, ReplayTimeo
 from gateway.workers.kv_events.sequencing import Sequencer
 
 DOWN_S = 5.0
-"""Seconds without a connection after which an index is no longer trusted. Brief network outages are shorter."""
+"""Seconds without a connection after which the index is no longer trusted. Brief network outages are shorter."""
 REBUILD_INTERVAL_S = 60.0
-"""Minimum seconds between two index rebuilds. Each rebuild forgets blocks that the engine's replay buffer lacks."""
+"""Minimum seconds between two rebuilds of the index, each of which forgets blocks that no replay contains."""
 GARBLED_SHARE = 0.5
 GARBLED_MEMORY = 0.9
-"""Weight of past batches in the moving average of undecodable batches. Seven undecodable batches in a row
+"""Weight of past batches in the moving average of undecodable batches. Seven consecutive undecodable batches make it
 reach half.
 """
 
 
 class RankStream:
-    """Applies the events of one rank to *feed*, which is untrusted at first. *wall_clock* returns seconds
+    """Stream that applies the events of one rank to *feed*, which is untrusted at first. *wall_clock* returns seconds
     since 1970.
     """
 
@@ -39,7 +39,7 @@ class RankStream:
         topic: bytes | None = None,
         timeouts: ReplayTimeouts | None = None,
     ) -> None:
-        """*topic* restricts the accepted messages to exactly this topic. None accepts all topics."""
+        """Create the stream. Only messages with exactly the topic *topic* are accepted. None accepts all topics."""
         self._feed = feed
         self._wall_clock = wall_clock
         self._topic = topic
@@ -123,7 +123,7 @@ class RankStream:
             self._judge(now)
 
     def published(self, frames: Sequence[bytes], now: float) -> None:
-        """Process *frames*, a message from the engine's PUB socket."""
+        """Process the frames *frames* of a message from the engine's PUB socket."""
         message = read_live(frames)
         if message is None:
             self._malformed += 1
@@ -132,7 +132,7 @@ class RankStream:
             self._judge(now)
 
     def answered(self, number: int, frames: Sequence[bytes], now: float) -> None:
-        """Process *frames*, a reply from the engine's ROUTER socket to the replay request *number*."""
+        """Process the frames *frames* of a reply from the engine's ROUTER socket to the replay request *number*."""
         match read_replayed(frames):
             case Marker.MALFORMED:
                 self._malformed += 1
@@ -148,17 +148,18 @@ class RankStream:
         self._judge(now)
 
     def broke(self, number: int, now: float) -> None:
-        """Process the failure of the replay with request *number*. No more replies will arrive."""
+        """Process the failure of the replay with the request number *number*. No more replies will arrive."""
         self._sequencer.replay_broke(number, now)
         self._judge(now)
 
     def tick(self, now: float) -> None:
-        """Update timeouts and trust for the time *now*. Call this several times per second."""
+        """Update timeouts and trust at the time *now*. Call this several times per second."""
         self._sequencer.tick(now)
         self._judge(now)
 
     def doubt(self, now: float) -> None:
-        """Mark the stream as stale and rebuild its index, because the hits that the engine reports contradict it.
+        """Mark the stream as stale and rebuild its index, because the index contradicts the hits that the engine
+        reports.
 
         The stream becomes live again after a call of `vouch`, a restart or cache clearing of the engine, or a rebuild
         from a replay buffer that starts with the first batch.
@@ -171,8 +172,8 @@ class RankStream:
         self._judge(now)
 
     def vouch(self, now: float) -> None:
-        """Treat the index as complete until more batches are lost, because it agrees with the hits that the engine
-        reports.
+        """Treat the index as complete until more batches are lost, because it agrees with the cache hits that the
+        engine reports.
         """
         self._is_doubted = False
         self._is_vouched = True
@@ -182,8 +183,8 @@ class RankStream:
     # ---- the work that it makes
 
     def work(self, now: float) -> bool:
-        """Process one slice of work, which takes at most about 1 ms plus the rest of one batch. Return False if no work
-        is left.
+        """Process one slice of work, which takes about 1 ms plus the rest of one batch at most. Return whether work is
+        left.
         """
         if self._pieces is not None:
             self._continue_batch(self._pieces)

@@ -1,4 +1,4 @@
-"""Subscription to one data-parallel rank of a worker. It applies the rank's events to a feed while it runs."""
+"""Subscription to one data-parallel rank of a worker. While it runs, it applies the rank's events to a feed."""
 
 import asyncio
 import logging
@@ -26,8 +26,8 @@ AFTER_FAULT_S = 1.0
 
 
 class Subscriber:
-    """Reads events from *source* and applies them to *feed*. *clock* is monotonic, *wall_clock* counts from 1970, both
-    in seconds.
+    """Subscriber that reads events from *source* and applies them to *feed*. *clock* is monotonic, and *wall_clock*
+    counts from 1970, both in seconds.
 
     Engines that connect to the gateway are received through *dial_in*, which must already be running. All subscribers
     share *pace*.
@@ -45,7 +45,7 @@ class Subscriber:
         names: frozenset[str] = frozenset(),
         timeouts: ReplayTimeouts | None = None,
     ) -> None:
-        """*names* are the names that a connecting engine may use in its topic; see `DialIn.hear`.
+        """Create the subscriber. A connecting engine can use the names *names* in its topic; see `DialIn.hear`.
 
         Raises:
             ValueError: if the engine connects to the gateway, but *dial_in* is None.
@@ -83,7 +83,7 @@ class Subscriber:
         self._stream.vouch(self._clock())
 
     async def run(self) -> None:
-        """Receive events until canceled. After an error, the subscription is restarted."""
+        """Receive events until canceled. After an error, restart the subscription."""
         has_failed = False
         while True:
             try:
@@ -139,7 +139,7 @@ class Subscriber:
                 self._stream.disconnected(self._clock())
 
     def _read(self, opened: Dialed) -> bool:
-        """Process one read of the connection. Return False if there is nothing to read."""
+        """Process one read of the connection. Return whether there was anything to read."""
         found = opened.read()
         if isinstance(found, ReadProgress):
             return found is not ReadProgress.IDLE
@@ -181,7 +181,7 @@ class Subscriber:
         return found is not ReadProgress.IDLE
 
     def _look_at_ask(self) -> None:
-        """Check for a new replay request. Call this after every change that may cause one."""
+        """Check for a new replay request. Call this after every change that could cause a request."""
         if self._stream.replay_request != self._answering:
             self._asked.set()
 

@@ -1,15 +1,15 @@
-"""Messages that arrived early and wait for the messages before them."""
+"""Messages that arrived too early and wait for the messages before them."""
 
 from gateway.workers.kv_events.frames import BatchMessage
 from gateway.workers.kv_events.past import look_of
 
 MAX_MESSAGES = 8_192
 MAX_BYTES = 16 * 2**20
-"""Maximum total payload size in bytes. A message that does not fit is dropped and requested again later."""
+"""Maximum total payload size in bytes. A message that does not fit is dropped and will be requested again."""
 
 
 class WaitingRoom:
-    """Bounded store of messages, with one message per sequence number."""
+    """Store of messages with limited size, with one message per sequence number."""
 
     def __init__(self, *, max_messages: int = MAX_MESSAGES, max_bytes: int = MAX_BYTES) -> None:
         self._max_messages = max_messages
@@ -23,7 +23,7 @@ class WaitingRoom:
         return len(self._messages)
 
     def __contains__(self, message: BatchMessage) -> bool:
-        """Whether an equal message is already in the store."""
+        """Return whether an equal message is already in the store."""
         waiting = self._messages.get(message.seq)
         return waiting is not None and look_of(waiting.payload) == look_of(message.payload)
 
@@ -33,8 +33,8 @@ class WaitingRoom:
         return min(self._messages)
 
     def add(self, message: BatchMessage) -> bool:
-        """Add *message*. Return False if there is no room. Of two messages with the same sequence, the younger
-        is kept.
+        """Add *message*. Return whether there was enough space. Of two messages with the same number, the newer one is
+        kept.
         """
         other = self._messages.get(message.seq)
         if other is not None and not _is_younger(message, other):
@@ -48,7 +48,7 @@ class WaitingRoom:
         return True
 
     def take(self, seq: int) -> BatchMessage | None:
-        """Remove and return the message with sequence number *seq*, or return None if it is missing."""
+        """Remove and return the message with the sequence number *seq*. If it is missing, return None."""
         message = self._messages.pop(seq, None)
         if message is not None:
             self._bytes -= len(message.payload)
@@ -60,7 +60,7 @@ class WaitingRoom:
         return [message for message in map(self.take, due) if message is not None]
 
     def drop_older(self, ts: float) -> int:
-        """Drop messages that were created before time *ts*. Return their number. O(n)."""
+        """Drop the messages that were created before the time *ts*. Return the number of dropped messages. O(n)."""
         old = [seq for seq, message in self._messages.items() if message.ts is not None and message.ts < ts]
         for seq in old:
             self.take(seq)

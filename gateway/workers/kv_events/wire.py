@@ -18,7 +18,7 @@ EventT = TypeVar("EventT")
 
 Natural = Annotated[int, msgspec.Meta(ge=0)]
 OpaqueHash = int | bytes
-"""Block hash of an engine. vLLM sends unsigned 64-bit integers or digests, SGLang signed integers."""
+"""Block hash of an engine. vLLM sends unsigned 64-bit integers or digests, and SGLang sends signed integers."""
 
 _HASH_BYTES = 8
 _WITHIN_64_BITS = 2**64 - 1
@@ -29,7 +29,7 @@ CLEARED: Final = "AllBlocksCleared"
 
 
 class EventBatch(msgspec.Struct, Generic[EventT], array_like=True, gc=False):
-    """Payload of one batch of events."""
+    """Payload of a batch of events."""
 
     ts: float
     events: list[EventT]
@@ -37,21 +37,21 @@ class EventBatch(msgspec.Struct, Generic[EventT], array_like=True, gc=False):
 
 
 class StoredFields(msgspec.Struct, Generic[HashT], gc=False):
-    """Fields of a stored event in vLLM 0.33. The fields after `locality` are not used. `cache_salt` is specific to
-    SGLang.
+    """Fields of an event about stored blocks in vLLM 0.33. Fields after `locality` are not used. `cache_salt` is
+    specific to SGLang.
     """
 
     block_hashes: list[HashT]
     parent_block_hash: HashT | None
     token_ids: msgspec.Raw
-    """Encoded token ids. They are decoded only for events that are used, because decoding is expensive; see
+    """Encoded token ids, which are decoded only for events that are used, because decoding is expensive; see
     `packed_ids`.
     """
     block_size: Natural
     lora_id: int | None = None
     medium: str | None = None
     lora_name: str | dict[str, Any] | None = None
-    """Name of the LoRA adapter. In arrays, some SGLang versions put ``{"cache_salt": ...}`` in this field."""
+    """Name of the LoRA adapter. In arrays, some versions of SGLang put ``{"cache_salt": ...}`` in this field."""
     extra_keys: list[list[Any] | None] | None = None
     group_idx: int | None = None
     kv_cache_spec_kind: str | None = None
@@ -95,7 +95,7 @@ WireEvent = StoredFields[Any] | RemovedFields[Any] | ClearedMap | ClearedArray
 
 
 class EventForm:
-    """One encoding of the events in a batch, with the decoders for it."""
+    """Encoding of the events in a batch, with the decoders for this encoding."""
 
     def __init__(self, *, batch: Any, event: Any, hashes_are_plain: bool) -> None:
         self.batch: msgspec.msgpack.Decoder[EventBatch[WireEvent]] = msgspec.msgpack.Decoder(batch)
@@ -103,11 +103,11 @@ class EventForm:
         self._hashes_are_plain = hashes_are_plain
 
     def hash(self, engine_hash: OpaqueHash | None) -> int | None:
-        """Return the hash that `plain_hash` returns, or None for None."""
+        """Return the result of `plain_hash`, or None for None."""
         return None if engine_hash is None else plain_hash(engine_hash)
 
     def hashes(self, engine_hashes: list[Any]) -> list[int]:
-        """Return each hash as converted by `plain_hash`. This is free if the encoding guarantees plain hashes."""
+        """Return each hash as converted by `plain_hash`. With guaranteed plain hashes, this takes no time."""
         return engine_hashes if self._hashes_are_plain else [plain_hash(engine_hash) for engine_hash in engine_hashes]
 
 
@@ -125,7 +125,7 @@ def plain_hash(engine_hash: OpaqueHash) -> int:
 
 
 def packed_ids(array: msgspec.Raw, *, is_compiled: bool = IS_COMPILED) -> TokenIds:
-    """Return the token ids in the MessagePack *array*. Ids beyond 32 bits are folded to 32 bits. O(ids).
+    """Return the token ids in the MessagePack array *array*. Ids beyond 32 bits are folded to 32 bits. O(ids).
 
     The cost per id is 4 ns with the compiled core (*is_compiled*) and 20 ns without it. The result is the same.
 

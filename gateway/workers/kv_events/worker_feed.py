@@ -1,4 +1,4 @@
-"""Applies the KV events of one worker to the index, and sets whether the fleets trust this index."""
+"""Apply the KV events of one worker to the index, and set whether the fleets trust the index."""
 
 from collections.abc import Iterable, Sequence
 
@@ -10,7 +10,7 @@ from routing.fleet import Fleet
 
 
 class WorkerFeed:
-    """Feed of one worker; implements `Feed`. *model* is the model that it loads, in the form that `scope_of` uses for
+    """Feed for one worker. Implements `Feed`. *model* is the model that it loads, in the form that `scope_of` uses for
     prompts.
 
     After `end`, events are ignored. A stream that is being canceled may still deliver events when another feed has
@@ -27,7 +27,7 @@ class WorkerFeed:
         self._has_ended = False
 
     def serve(self, fleets: Iterable[Fleet]) -> None:
-        """Set the fleets whose trust this feed updates: those of all models that the worker serves."""
+        """Set the fleets whose trust the feed updates: those of all models that the worker serves."""
         former, self._fleets = self._fleets, tuple(fleets)
         for fleet in former:
             if fleet not in self._fleets:
@@ -48,9 +48,7 @@ class WorkerFeed:
         self._confirmed.join(self._worker, model=self._model)
 
     def trusted(self, state: Trust) -> None:
-        """Set the trust in the index. While a stream catches up, its index is still mostly correct and keeps
-        its trust.
-        """
+        """Set the trust in the index. While a stream catches up, its index is mostly correct and stays trusted."""
         if self._has_ended:
             return
         self.state = state
@@ -59,7 +57,7 @@ class WorkerFeed:
         self._tell()
 
     def end(self) -> None:
-        """Drop all blocks of the worker, because its engine is no longer subscribed."""
+        """Drop all blocks of the worker, because the subscription to its engine has ended."""
         self._confirmed.drop(self._worker)
         self.trusted("untrusted")
         self._has_ended = True

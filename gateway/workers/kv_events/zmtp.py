@@ -1,4 +1,4 @@
-"""ZMTP 3, the wire protocol of ZeroMQ, for a connection with one engine. The module does no I/O: bytes in, frames out.
+"""ZMTP 3, the wire protocol of ZeroMQ, for a connection with one engine, from bytes to frames without any I/O.
 
 libzmq limits the size of a message part but not the number of parts, and it stores all parts until the last one
 arrives. So a single peer can fill the memory. This implementation limits the bytes and the parts of a message, and its
@@ -14,7 +14,7 @@ from typing import Final
 
 MAX_COMMAND_BYTES = 4096
 MAX_PARTS = 8
-"""Maximum number of parts of a message. Engines send three parts: topic, sequence and payload."""
+"""Maximum number of parts in a message. Engines send three parts: topic, sequence and payload."""
 
 _MECHANISM = b"NULL".ljust(20, b"\0")
 _GREETING_BYTES = 64
@@ -31,24 +31,24 @@ class SocketRole:
 
     socket_type: bytes
     peers: tuple[bytes, ...]
-    """Socket types that are accepted on the other side."""
+    """Socket types that the other side of the connection is allowed to have."""
     first: bytes
     """Encoded frames to send after the handshake."""
 
 
 class ProtocolError(Exception):
-    """The peer violated the protocol or a limit. The connection must be closed."""
+    """Raised if the peer violates the protocol or a limit. The connection must be closed."""
 
 
 class ReadProgress(Enum):
     """Result of a read step that did not complete a message."""
 
     READY = "ready"
-    """The handshake has succeeded, and messages can follow."""
+    """State in which the handshake has succeeded, so that messages can follow."""
     BUSY = "busy"
-    """A message part or a command was read. More data may be available."""
+    """State in which a message part or a command was read. More data might be available."""
     IDLE = "idle"
-    """The next frame is incomplete, and more bytes are needed."""
+    """State in which the next frame is incomplete, so that more bytes are needed."""
 
 
 class _Phase(Enum):
@@ -63,7 +63,7 @@ class ZmtpSession:
     """
 
     def __init__(self, *, max_message_bytes: int, max_parts: int = MAX_PARTS, role: SocketRole | None = None) -> None:
-        """*role* is the socket type of the gateway's side. None means a subscriber to all topics."""
+        """Create the session. *role* is the gateway's socket type, or None for a subscriber to all topics."""
         self._role = subscriber() if role is None else role
         self._max_message_bytes = max_message_bytes
         self._max_parts = max_parts
@@ -76,7 +76,7 @@ class ZmtpSession:
 
     @property
     def held_bytes(self) -> int:
-        """Number of received bytes that are not yet part of a returned message."""
+        """Number of received bytes that are not part of a returned message yet."""
         return len(self._buffer) + self._parts_bytes
 
     @property
@@ -88,13 +88,13 @@ class ZmtpSession:
         self._buffer += received
 
     def clear(self) -> None:
-        """Discard all received bytes."""
+        """Discard all bytes that have been received."""
         self._buffer.clear()
         self._parts.clear()
         self._parts_bytes = 0
 
     def step(self) -> list[bytes] | ReadProgress:
-        """Read one frame. When it completes a message, return all parts of this message.
+        """Read one frame. If it completes a message, return all parts of the message.
 
         Raises:
             ProtocolError: if the peer violated the protocol or a limit. The message says which.
@@ -143,8 +143,8 @@ class ZmtpSession:
         return flags, begin, begin + size
 
     def _check(self, flags: int, size: int) -> None:
-        """Check the type and size of a frame before its body is received. Raise ProtocolError if the frame is not
-        allowed.
+        """Raise ProtocolError if the type or size of a frame is not allowed. The body of the frame has not been
+        received yet.
         """
         if flags & _COMMAND:
             if size > MAX_COMMAND_BYTES:
@@ -183,12 +183,12 @@ class ZmtpSession:
 
 
 def subscriber(topic: bytes = b"") -> SocketRole:
-    """Return the role of a SUB socket that receives topics starting with *topic*."""
+    """Return the role for a SUB socket that receives topics starting with *topic*."""
     return SocketRole(b"SUB", (b"PUB", b"XPUB"), _message([b"\x01" + topic]))
 
 
 def dealer(request: Sequence[bytes]) -> SocketRole:
-    """Return the role of a DEALER socket that sends the parts of *request* and receives the replies."""
+    """Return the role for a DEALER socket that sends the parts of *request* and receives the replies."""
     return SocketRole(b"DEALER", (b"ROUTER", b"DEALER", b"REP"), _message(request))
 
 
@@ -202,14 +202,14 @@ def _message(parts: Sequence[bytes]) -> bytes:
 
 
 def _command_frame(body: bytes) -> bytes:
-    """Encode a ZMTP command frame. Bodies of more than 255 bytes use the long form."""
+    """Encode a command frame of ZMTP. A body of more than 255 bytes uses the long form."""
     if len(body) > 0xFF:
         return bytes([_COMMAND | _LONG]) + _LONG_SIZE.pack(len(body)) + body
     return bytes([_COMMAND, len(body)]) + body
 
 
 def _socket_type(properties: bytes) -> bytes | None:
-    """Return the property Socket-Type of a READY command, or None if it is missing."""
+    """Return the property Socket-Type in a READY command, or None if it is missing."""
     position = 0
     while position < len(properties):
         name_end = position + 1 + properties[position]

@@ -1,4 +1,4 @@
-"""Queries one address for the workers behind it."""
+"""Query one address for the workers behind it."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ from gateway.workers.worker_spec import DynamoSpec, EventsSpec
 
 MAX_RANKS = 1024
 RARELY = 15
-"""Queries to a frontend between two attempts to match event streams with workers."""
+"""Number of queries to a frontend between two attempts to match event streams with workers."""
 
 
 class _ServerInfo(msgspec.Struct):
@@ -26,7 +26,7 @@ class _ServerInfo(msgspec.Struct):
 
 
 class Pairs(Protocol):
-    """Matches event streams with workers; see `gateway.workers.dynamo.pairing.Pairing`."""
+    """Interface for matching event streams with workers; see `gateway.workers.dynamo.pairing.Pairing`."""
 
     async def owners(
         self,
@@ -45,11 +45,11 @@ class _Paired:
     streams: dict[str, EventsSpec]
     missed: frozenset[str] = frozenset()
     since: int = 0
-    """Number of queries since the last matching of streams."""
+    """Number of queries since event streams were last matched with workers."""
 
 
 class AddressProbe:
-    """Queries addresses over HTTP. An engine gets at most two requests and a frontend one, each with timeout
+    """Query of addresses over HTTP. An engine gets at most two requests and a frontend one, each with the timeout
     *timeout_s*.
 
     *pairing* matches the streams in `dynamo.streams` with workers when new workers appear.
@@ -64,7 +64,7 @@ class AddressProbe:
     async def ask(
         self, url: str, headers: Mapping[str, str], dynamo: DynamoSpec | None, model: str
     ) -> AddressReport | None:
-        """Return the workers behind *url*, or None if the response is missing or malformed.
+        """Return the workers behind the address *url*, or None if the response is missing or malformed.
 
         If *dynamo* is given, the address is that of a Dynamo frontend. *model* is the model name that the workers use.
         """

@@ -1,4 +1,4 @@
-"""Expands workers that share an address into one worker per data-parallel rank and Dynamo instance."""
+"""Expand workers that share an address into one worker for each data-parallel rank and Dynamo instance."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -10,19 +10,19 @@ from gateway.workers.worker_place import WorkerPlace
 from gateway.workers.worker_spec import DynamoSpec, EventsSpec, InstanceSpec, ModelWorkers, WorkersError, WorkerSpec
 
 Known = Callable[[WorkerSpec, str], AddressReport | None]
-"""Lookup function for the report of a worker's address. Its arguments are the worker and the model name that the worker
-uses. It returns None if there is no report yet.
+"""Function that looks up the report of a worker's address. Its arguments are the worker and the model name that the
+worker uses. If there is no report yet, it returns None.
 """
 
 _Reported = Callable[[WorkerSpec], AddressReport | None]
 
 
 def nothing_known(_: WorkerSpec, __: str) -> None:
-    """Return None, which means that the address has not reported yet."""
+    """Return None, because the address has not reported yet."""
 
 
 def is_asked(worker: WorkerSpec) -> bool:
-    """Whether the workers behind the address are known only from a query of the address."""
+    """Return whether the workers behind the address are known only from a query to the address."""
     if worker.dynamo is not None:
         return not worker.dynamo.instances
     return ranks_of(worker) == 0
@@ -39,7 +39,7 @@ def ranks_of(worker: WorkerSpec) -> int:
 def expanded(
     models: Sequence[ModelWorkers], known: Known, networks: Sequence[Network] = ()
 ) -> tuple[ModelWorkers, ...]:
-    """Return *models* with one worker per data-parallel rank and Dynamo instance.
+    """Return *models* with one worker for each data-parallel rank and Dynamo instance.
 
     A worker whose ranks are not known yet stays one worker. A frontend whose instances are not known yet has no
     workers.
@@ -88,7 +88,7 @@ def _instances(worker: WorkerSpec, dynamo: DynamoSpec, known: _Reported, reach: 
 
 
 def _listed(instance: Instance, dynamo: DynamoSpec, reach: AllowedHosts) -> InstanceSpec:
-    """Return *instance* in the form of the settings. It has no KV events if its host is unknown or not allowed."""
+    """Return *instance* in the form of the settings. If its host is unknown or not allowed, it has no KV events."""
     if instance.stream is not None:
         return InstanceSpec(id=instance.id, kv_events=instance.stream)
     port, replay_port = dynamo.kv_events_port, dynamo.kv_replay_port

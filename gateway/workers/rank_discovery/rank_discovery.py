@@ -1,4 +1,4 @@
-"""Keeps one worker per data-parallel rank and Dynamo instance, according to reports of their addresses.
+"""Keep one worker for each data-parallel rank and Dynamo instance, according to the reports of their addresses.
 
 1. The settings are expanded with all known reports and are then applied as a whole.
 2. If an address does not answer, its last workers stay in use. Health checks find out which of them are up.
@@ -21,15 +21,15 @@ _log = logging.getLogger(__name__)
 INTERVAL_S = 2.0
 """Seconds between two queries to a Dynamo frontend, or to an engine that has not answered yet."""
 RARELY = 15
-"""Intervals between two queries to an engine that has reported its ranks. Only a restart can change them."""
+"""Number of intervals between two queries to an engine that has reported its ranks. Only a restart can change them."""
 
 
 Put = Callable[[Sequence[ModelWorkers]], None]
-"""Function that applies a set of workers. It applies all of them or none."""
+"""Function that applies a set of workers, either all of them or none."""
 
 
 class Probe(Protocol):
-    """Queries an address for its workers; see `gateway.workers.rank_discovery.address_probe.AddressProbe`."""
+    """Interface for querying an address; see `gateway.workers.rank_discovery.address_probe.AddressProbe`."""
 
     async def ask(
         self, url: str, headers: Mapping[str, str], dynamo: DynamoSpec | None, model: str
@@ -38,7 +38,7 @@ class Probe(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """Address to query. A report stays valid as long as the address is equal."""
+    """Address to query. A report stays valid while the address is equal."""
 
     url: str
     headers: frozenset[tuple[str, str]] = field(repr=False)
@@ -52,12 +52,12 @@ class _Address:
 class _Answer:
     report: AddressReport | None = None
     rounds: int = 0
-    """Number of query intervals since the last answer."""
+    """Number of query intervals since the address last answered."""
 
 
 class RankDiscovery:
-    """Applies workers, and applies them again when an address reports a change. Engines in *networks* may publish
-    events.
+    """Discovery that applies workers, and applies them again when an address reports a change. Engines in *networks*
+    can publish events.
     """
 
     def __init__(self, probe: Probe, *, networks: Sequence[Network] = (), interval_s: float = INTERVAL_S) -> None:
@@ -70,7 +70,7 @@ class RankDiscovery:
         self._has_news = asyncio.Event()
 
     def take(self, models: Sequence[ModelWorkers], put: Put) -> None:
-        """Apply the workers of *models* with *put*, after expanding them by the known reports.
+        """Apply the workers of *models* with *put*, after they were expanded according to the known reports.
 
         Raises:
             WorkersError: if two workers would have the same id. Errors of *put* are passed on. In both cases, nothing
@@ -86,7 +86,7 @@ class RankDiscovery:
         self._answers = {address: self._answers.get(address) or _Answer() for address in wanted}
 
     async def ask(self) -> None:
-        """Query all addresses that are due, concurrently, and apply changes."""
+        """Query all addresses that are due at the same time, and apply changes."""
         due = [address for address, answer in self._answers.items() if _is_due(address, answer)]
         for answer in self._answers.values():
             answer.rounds += 1
@@ -101,7 +101,7 @@ class RankDiscovery:
             self._take_again()
 
     async def run(self) -> None:
-        """Query addresses periodically until canceled. New addresses are queried at once."""
+        """Query addresses periodically until canceled. New addresses are queried immediately."""
         while True:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_s):

@@ -1,4 +1,4 @@
-"""Finds or opens the connections that workers at the same address share."""
+"""Find or open the connections that workers at the same address share."""
 
 from collections.abc import Callable, Iterable
 
@@ -10,13 +10,13 @@ from gateway.workers.worker_place import WorkerPlace
 
 
 class SharedAddresses:
-    """Connections by address, initially those of the *kept* workers."""
+    """Connections by address, which are initially those of the workers *kept*."""
 
     def __init__(self, kept: Iterable[WorkerBackend]) -> None:
         self._by_url = {worker.url: worker.address for worker in kept if isinstance(worker, PlacedWorker)}
 
     def worker(self, id: str, place: WorkerPlace, url: str, connect: Callable[[], HttpWorker]) -> PlacedWorker:  # noqa: A002  # as backends have it
-        """Return a worker at *place* behind *url*. *connect* is called if no worker has connections to this URL yet."""
+        """Return a worker at *place* behind *url*. If no worker is connected to this URL yet, *connect* is called."""
         address = self._by_url.get(url)
         if address is None:
             address = self._by_url[url] = SharedAddress(connect())

@@ -1,1 +1,1 @@
-"""Gateway replicas that exchange the load of their shared workers. See README.md."""
+"""Gateway replicas that exchange the load on the workers that they share. See README.md."""

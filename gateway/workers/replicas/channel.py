@@ -1,4 +1,4 @@
-"""Exchanges reservations on workers with other gateway replicas over a Redis channel.
+"""Exchange of reservations on workers with other gateway replicas over a Redis channel.
 
     warmgate:replicas:<group>   channel with frames as in gateway/workers/replicas/wire.py
 
@@ -40,15 +40,15 @@ GATHER_S = 0.005
 """Minimum seconds between two messages. The delay does not matter, because a prefill takes longer."""
 BEAT_S = 1.0
 KEY_EVERY_S = 5.0
-"""Seconds between two checks that the shared key still exists. Redis can lose its data while the connection
-stays open.
+"""Seconds between two checks whether the shared key still exists. Redis can lose its data while the connection stays
+open.
 """
 AGAIN_S, MAX_AGAIN_S = 0.05, 1.0
-"""Initial and maximum delay between two connection attempts, in seconds. The delay doubles after each failure."""
+"""Initial and maximum seconds between two connection attempts. The delay doubles after each failure."""
 
 
 class ReplicaChannel:
-    """Connection to the other replicas. *sender* is a unique id of 16 bytes.
+    """Connection to the other gateway replicas. *sender* is a unique id of 16 bytes.
 
     *on_key* is called when the shared key has changed. *on_change* is called with the names of models whose load on
     other replicas has changed.
@@ -83,14 +83,14 @@ class ReplicaChannel:
         self._snapshot_is_wanted = False
         self._asks: list[SnapshotRequest] = []
         self._beat_sent = 0.0, b""
-        """Time at which the last heartbeat was sent, and the heartbeat itself."""
+        """Time when the last heartbeat was sent, and the heartbeat itself."""
         self._heard_at = 0.0
         self._has_logged_loss = False
         """Whether the log already contains a message about the lost connection."""
         self.is_connected = False
-        """Whether this gateway receives at least its own messages."""
+        """Whether the gateway receives at least its own messages."""
         self.lag_s: float | None = None
-        """Seconds between sending the last heartbeat and receiving it, or None while not connected."""
+        """Seconds from sending the last heartbeat to receiving it, or None while not connected."""
         self.sent = 0
         self.heard = 0
         """Number of messages received from other replicas."""
@@ -102,7 +102,7 @@ class ReplicaChannel:
         return self._outbox.dropped
 
     async def agree(self) -> bool:
-        """Adopt the key of the other replicas. Return whether the store answered."""
+        """Adopt the key of the other gateway replicas. Return whether the store answered."""
         try:
             if await self._key.agree():
                 self._on_key(self._key.value)
@@ -111,7 +111,7 @@ class ReplicaChannel:
         return True
 
     async def run(self) -> None:
-        """Publish and receive messages until canceled. Then send a farewell message, if possible."""
+        """Publish and receive messages until canceled. Then, send a farewell message if possible."""
         pause_s = AGAIN_S
         try:
             while True:
@@ -158,7 +158,7 @@ class ReplicaChannel:
         self.lag_s = None
 
     async def _wait(self, pause_s: float) -> None:
-        """Wait for *pause_s*. Expired replicas are dropped in the meantime."""
+        """Wait for *pause_s* seconds, and drop expired replicas in the meantime."""
         until = self._clock() + pause_s
         while (left_s := until - self._clock()) > 0.0:
             await asyncio.sleep(min(left_s, self._beat_s))

@@ -1,4 +1,4 @@
-"""The reservations that this gateway holds on workers, and log entries about them that were not sent yet.
+"""Reservations that this gateway holds on workers, and log entries about them that were not sent yet.
 
 Requests never wait for the outbox, because its buffer is bounded. While no replica listens, entries are numbered but
 not stored. A new replica sees the gap in the numbers and requests a snapshot.
@@ -13,35 +13,35 @@ from routing.booking import Booking, Ending, Outcome
 
 MAX_ENTRIES = 8192
 MAX_BYTES = 16 * 2**20
-"""Maximum buffer size in bytes. Beyond it, the oldest entries are dropped. Replicas then see a gap and request a
+"""Maximum buffer size in bytes. Above it, the oldest entries are dropped. Replicas then see a gap and request a
 snapshot.
 """
 BATCH_ENTRIES = 256
 BATCH_BYTES = 512 * 2**10
-"""Maximum size of one message in bytes. A single entry may exceed it."""
+"""Maximum size of one message in bytes. A single entry is allowed to exceed it."""
 SNAPSHOT_BYTES = 4 * 2**20
 """Maximum size in bytes of the hashes in one snapshot. Further reservations are listed without hashes."""
 
 
 class BookingOutbox:
-    """Bounded buffer of log entries. All methods except `snapshot` are O(1), or linear in the size of the result."""
+    """Buffer of log entries with limited size. Methods are O(1) or linear in the result, except `snapshot`."""
 
     def __init__(self, *, max_entries: int = MAX_ENTRIES) -> None:
         self.woken = asyncio.Event()
-        """Set when there is something to send. The sender clears it."""
+        """Event that is set when there is something to send. The sender clears it."""
         self.is_heard = False
         """Whether at least one other replica is listening."""
         self.last = 0
-        """Number of the last entry, whether or not it was sent."""
+        """Number of the last log entry, whether or not it was sent."""
         self.dropped = 0
-        """Number of entries that were dropped because the buffer was full, or that no replica received."""
+        """Number of log entries that were dropped because the buffer was full, or that no replica received."""
         self._max_entries = max_entries
         self._buffer: deque[Entry] = deque()
         self._bytes = 0
         self._own: dict[Booking, tuple[int, str]] = {}
 
     def observer(self, model: str) -> "ModelBookingObserver":
-        """Return an observer that records the reservations in the fleet of *model*."""
+        """Return an observer that records the reservations in the fleet for *model*."""
         return ModelBookingObserver(self, model)
 
     def __len__(self) -> int:
@@ -50,11 +50,11 @@ class BookingOutbox:
 
     @property
     def sent(self) -> int:
-        """Number of the last entry before those that wait to be sent."""
+        """Number of the log entry before the first entry that waits to be sent."""
         return self.last - len(self._buffer)
 
     def take(self) -> EntryBatch | None:
-        """Remove and return the oldest entries, up to the size of one message. Return None if the buffer is empty."""
+        """Remove and return the oldest entries, up to the size of one message. If the buffer is empty, return None."""
         if not self._buffer:
             return None
         first, size = self.sent + 1, _size(self._buffer[0])
@@ -125,7 +125,7 @@ class BookingOutbox:
 
 
 class ModelBookingObserver:
-    """Records the reservations in the fleet of one model; implements `routing.booking_observer.BookingObserver`."""
+    """Recorder of the reservations in one model's fleet. Implements `routing.booking_observer.BookingObserver`."""
 
     def __init__(self, outbox: BookingOutbox, model: str) -> None:
         self._outbox = outbox

@@ -1,4 +1,4 @@
-"""The other gateway replicas and their reservations on workers, which are added to the fleets of this gateway.
+"""Other gateway replicas and their reservations on workers. The reservations are added to the fleets of this gateway.
 
 1. A replica is known from its first message on. If it is silent for too long, it counts as dead, and its reservations
    are released.
@@ -29,7 +29,7 @@ DEAD_AFTER_S = 3.0
 ASK_EVERY_S = 1.0
 """Seconds between two requests for the same snapshot."""
 MAX_PEERS = 256
-"""Maximum number of known replicas. Messages of further replicas are ignored. Real deployments have far fewer."""
+"""Maximum number of known gateway replicas. Messages of further ones are ignored. Real deployments have far fewer."""
 
 
 class _Peer:
@@ -37,15 +37,15 @@ class _Peer:
         self.heard_at = now
         self.asked_at = float("-inf")
         self.last: int | None = None
-        """Number of the replica's last applied entry, or None if no entry is known."""
+        """Number of the replica's entry that was applied last, or None if no entry is known."""
         self.is_complete = False
-        """Whether all entries up to `last` are known."""
+        """Whether all entries up to the number `last` are known."""
         self.bookings: dict[int, tuple[str, Fleet, Booking]] = {}
 
 
 class Peers:
-    """The live replicas. *fleet_of* returns the fleet of a model, or None if it is not served. Times are monotonic
-    seconds.
+    """Live gateway replicas. *fleet_of* returns the fleet of a model, or None if the model is not served. Times are
+    monotonic seconds.
     """
 
     def __init__(self, fleet_of: Callable[[str], Fleet | None], *, dead_after_s: float = DEAD_AFTER_S) -> None:
@@ -53,19 +53,19 @@ class Peers:
         self._dead_after_s = dead_after_s
         self._peers: dict[bytes, _Peer] = {}
         self.gaps = 0
-        """Number of detected gaps in the entries of other replicas."""
+        """Number of detected gaps in the log entries of other replicas."""
 
     def __len__(self) -> int:
-        """Return the number of live replicas other than this gateway."""
+        """Return the number of live gateway replicas other than this gateway."""
         return len(self._peers)
 
     @property
     def booked(self) -> int:
-        """Number of open reservations of all other replicas."""
+        """Number of open reservations of all other gateway replicas."""
         return sum(len(peer.bookings) for peer in self._peers.values())
 
     def hear(self, sender: bytes, message: Message, now: float) -> set[str]:
-        """Apply a message of the replica *sender*. Return the models whose load has changed. O(entries)."""
+        """Apply a message from the replica *sender*. Return the models whose load has changed. O(entries)."""
         peer = self._peers.get(sender)
         if isinstance(message, Farewell):
             return set() if peer is None else self._bury(sender)
@@ -96,12 +96,12 @@ class Peers:
         return asks
 
     def expire(self, now: float) -> set[str]:
-        """Drop dead replicas. Return the models on whose workers they had reservations."""
+        """Drop dead gateway replicas. Return the models on whose workers they had reservations."""
         dead = [sender for sender, peer in self._peers.items() if now - peer.heard_at > self._dead_after_s]
         return {model for sender in dead for model in self._bury(sender, now)}
 
     def clear(self, now: float) -> set[str]:
-        """Drop all replicas as if they were dead, because the channel was lost. Return the affected models."""
+        """Drop all gateway replicas as if they were dead, because the channel was lost. Return the affected models."""
         return {model for sender in list(self._peers) for model in self._bury(sender, now)}
 
     # ---- one peer
@@ -117,7 +117,7 @@ class Peers:
         return {model for entry in news for model in self._apply(peer, entry, now)}
 
     def _settle(self, peer: _Peer, snapshot: BookingSnapshot, now: float) -> set[str]:
-        """Replace the reservations of *peer* with those of *snapshot*, unless newer entries are known."""
+        """Replace the reservations of *peer* with those in *snapshot*, unless newer entries are known."""
         if peer.last is not None and peer.last > snapshot.last:
             return set()  # it was overtaken, and is asked for again if it is needed
         peer.last, peer.is_complete = snapshot.last, True
@@ -133,7 +133,7 @@ class Peers:
         return touched
 
     def _miss(self, peer: _Peer, last: int) -> None:
-        """Record that entries up to number *last* were missed."""
+        """Record that log entries up to the number *last* were missed."""
         if peer.is_complete:
             self.gaps += 1
         peer.is_complete = False

@@ -1,4 +1,4 @@
-"""Load sharing between gateway replicas: its components and its metrics."""
+"""Exchange of load between gateway replicas, with its components and metrics."""
 
 import secrets
 from collections.abc import Callable, Coroutine, Iterable, Iterator
@@ -21,7 +21,7 @@ from routing.rendezvous import Rendezvous
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRules:
-    """Settings for finding and monitoring other replicas through the Redis server at *url*."""
+    """Settings for finding and monitoring other gateway replicas through the Redis server at *url*."""
 
     url: str = field(repr=False)
     timeout_s: float
@@ -33,22 +33,22 @@ class ReplicaRules:
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """Components of load sharing that fleets need at construction."""
+    """Components of the load exchange that fleets need when they are created."""
 
     rules: ReplicaRules
     outbox: BookingOutbox
     ties: Rendezvous
     key: bytes = field(repr=False)
-    """Key for prompt hashes until the shared key of the other replicas is known."""
+    """Key for prompt hashes, used until the shared key of the other replicas is known."""
 
 
 def sharing_by(rules: ReplicaRules) -> Sharing:
-    """Return the components for load sharing according to *rules*. No message has been sent yet."""
+    """Return the components for the load exchange according to *rules*. No message has been sent yet."""
     return Sharing(rules, BookingOutbox(), Rendezvous(rules.tie_s), secrets.token_bytes(KEY_BYTES))
 
 
 class Replicas(Collector):
-    """Load sharing of this gateway with other replicas. If *sharing* is None, it does nothing.
+    """Exchange of this gateway's load with other replicas. If *sharing* is None, it does nothing.
 
     *on_key* is called with the key for prompt hashes before the first hash of another replica arrives. `begin`, `loops`
     and `aclose` belong to the gateway's lifespan. The other methods are for metrics and probes.
@@ -62,7 +62,7 @@ class Replicas(Collector):
         on_key: Callable[[bytes], None],
         clock: Callable[[], float],
     ) -> None:
-        """Raise ValueError if the address of the store is invalid."""
+        """Create the exchange. Raise ValueError if the address of the store is invalid."""
         self._models = models
         self._parts: _Parts | None = None
         if sharing is None:
@@ -86,32 +86,32 @@ class Replicas(Collector):
         self._parts = _Parts(link, peers, exchange)
 
     async def begin(self) -> None:
-        """Adopt the shared key if the store answers. Otherwise the key is adopted later, which clears the index."""
+        """Adopt the shared key if the store answers. Otherwise, the key is adopted later, which clears the index."""
         if self._parts is not None:
             await self._parts.exchange.agree()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the coroutines to run until shutdown."""
+        """Return the coroutines that must run until shutdown."""
         return [] if self._parts is None else [self._parts.link.run(), self._parts.exchange.run()]
 
     async def aclose(self) -> None:
-        """Close the connection to the store. Call this after the loops have ended."""
+        """Close the connection to the store. Call this after the coroutines in `loops` have ended."""
         if self._parts is not None:
             await self._parts.link.aclose()
 
     @property
     def heard(self) -> int:
-        """Number of live replicas including this gateway, or 0 if load sharing is disabled."""
+        """Number of live gateway replicas including this gateway, or 0 if the load exchange is disabled."""
         return 0 if self._parts is None else 1 + len(self._parts.peers)
 
     def report(self) -> dict[str, Any]:
-        """Return the status for `/readyz`, or an empty dict if load sharing is disabled."""
+        """Return the status for `/readyz`, or an empty dict if the load exchange is disabled."""
         if self._parts is None:
             return {}
         return {"heard": self.heard, "is_connected": self._parts.exchange.is_connected}
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the replication metrics. They have no values if load sharing is disabled."""
+        """Yield the metrics of the load exchange. If it is disabled, they have no values."""
         replicas = GaugeMetricFamily(
             "warmgate_replicas", "Number of live gateway replicas, including this one.", labels=()
         )
@@ -153,7 +153,7 @@ class Replicas(Collector):
         return None if found is None else found.fleet
 
     def _changed(self, models: Iterable[str]) -> None:
-        """Wake queued requests that wait for workers of *models*."""
+        """Wake the queued requests that wait for workers of *models*."""
         for name in models:
             model = self._models.get(name)
             if model is not None:

@@ -1,4 +1,4 @@
-"""Key with which all gateway replicas hash prompts, so that their hashes can be compared.
+"""Key with which all gateway replicas hash prompts, so that the hashes can be compared.
 
     warmgate:replicas:<group>:key   32 random bytes
 
@@ -16,8 +16,8 @@ KEY_BYTES = 32
 
 
 class SharedKey:
-    """Key that the replicas of *group* share through the store at *link*. *own* is stored and used if there is no key
-    yet.
+    """Key that the replicas in *group* share through the store at *link*. If there is no key yet, *own* is stored and
+    used.
     """
 
     def __init__(self, link: RedisLink, group: str, *, own: bytes) -> None:
@@ -26,7 +26,7 @@ class SharedKey:
         self.value = own
 
     async def agree(self) -> bool:
-        """Read the shared key, or store ours if there is no key. Return whether `value` has changed.
+        """Read the shared key. If no key exists yet, store our own key. Return whether `value` has changed.
 
         This takes one or two round trips.
 

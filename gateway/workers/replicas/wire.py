@@ -17,15 +17,15 @@ _HEAD_BYTES = 1 + SENDER_BYTES
 
 
 class UnreadableFrame(ValueError):
-    """The frame has another version or is malformed."""
+    """Raised if the frame has another version or is malformed."""
 
 
 class Booked(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
-    """A request got a reservation on a worker. *number* identifies the reservation among those of the sender."""
+    """Message: a request got a reservation on a worker. *number* identifies it among the sender's reservations."""
 
     number: int
     model: str
-    """Name of the model in the settings."""
+    """Name of the requested model in the settings."""
     worker: str
     uncached_tokens: float
     """Number of prompt tokens that must be computed."""
@@ -33,15 +33,15 @@ class Booked(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
     """Expected number of generated tokens."""
     streams: bool
     has_begun: bool = False
-    """Whether the first token was generated. It is set only in snapshots."""
+    """Whether the first token was generated. This is set only in snapshots."""
     hashes: bytes = b""
-    """Block hashes of the prompt text, as in `Prefix`. Empty if the worker will not keep the blocks."""
+    """Block hashes of the prompt text, as in `Prefix`. They are empty if the worker will not keep the blocks."""
     exact: tuple[tuple[int, bytes], ...] = ()
     """Block size in tokens and block hashes of the exact prompt tokens, for each block size that workers use."""
 
     @property
     def size_bytes(self) -> int:
-        """Approximate size of the encoded entry."""
+        """Approximate size of the encoded entry in bytes."""
         return self.hashes_bytes + len(self.model) + len(self.worker) + 64
 
     @property
@@ -50,7 +50,7 @@ class Booked(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="b"):
 
 
 class Began(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="f"):
-    """The first byte of a request's response arrived."""
+    """Message: the first byte of the response to a request arrived."""
 
     number: int
 
@@ -69,7 +69,7 @@ class EntryBatch(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="ba
     """Log entries in order. Their numbers are consecutive unless entries were lost."""
 
     first: int
-    """Number of the first entry."""
+    """Number of the first entry in the batch."""
     entries: tuple[Entry, ...]
 
     @property
@@ -78,29 +78,29 @@ class EntryBatch(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="ba
 
 
 class Beat(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="beat"):
-    """Periodic message that shows that the sender is alive."""
+    """Periodic message that shows that the sending replica is alive."""
 
     last: int
-    """Number of the last entry that was sent or did not need to be sent."""
+    """Number of the last log entry that was sent or that did not have to be sent."""
 
 
 class SnapshotRequest(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="ask"):
-    """Request for a snapshot of another replica's reservations."""
+    """Message that requests a snapshot of another replica's reservations."""
 
     of: bytes = b""
-    """Id of the replica that should answer. Empty means all replicas."""
+    """Id of the replica that should answer, or an empty value for all replicas."""
 
 
 class BookingSnapshot(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="snapshot"):
-    """All reservations that the sender holds on workers."""
+    """Message with all reservations that the sending replica holds on workers."""
 
     last: int
-    """Number of the last entry that the snapshot includes."""
+    """Number of the last log entry that the snapshot includes."""
     bookings: tuple[Booked, ...]
 
 
 class Farewell(msgspec.Struct, frozen=True, array_like=True, gc=False, tag="farewell"):
-    """Last message of a replica that shuts down. It has no more reservations on workers."""
+    """Last message of a replica that shuts down and has no more reservations on workers."""
 
 
 Message = EntryBatch | Beat | SnapshotRequest | BookingSnapshot | Farewell
@@ -110,7 +110,7 @@ _DECODER: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
 
 def encoded(sender: bytes, message: Message) -> bytes:
-    """Encode *message* as a frame. *sender* has 16 bytes."""
+    """Encode *message* as a frame. *sender* is an id of 16 bytes."""
     return bytes((VERSION,)) + sender + _ENCODER.encode(message)
 
 

@@ -1,4 +1,4 @@
-"""Report of an address about the workers behind it."""
+"""Report by an address about the workers behind it."""
 
 from dataclasses import dataclass
 
@@ -11,14 +11,14 @@ class Instance:
 
     id: str
     host: str | None = None
-    """Host of the worker process, or None if it is not reported."""
+    """Host of the worker process, or None if the frontend does not report it."""
     stream: EventsSpec | None = None
-    """Event stream in `dynamo.streams` that was matched with this worker, or None."""
+    """Event stream in `dynamo.streams` that was matched with the worker, or None."""
 
 
 @dataclass(frozen=True, slots=True)
 class AddressReport:
-    """Workers behind one address as it reports them: ranks of an engine, or instances of a Dynamo frontend."""
+    """Workers behind one address, according to its report: ranks of an engine, or instances of a Dynamo frontend."""
 
     ranks: int = 1
     instances: tuple[Instance, ...] = ()
