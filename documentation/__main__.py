@@ -6,7 +6,7 @@ from pathlib import Path
 
 import yaml
 
-from documentation import link_check, llms, staging
+from documentation import line_breaks, link_check, llms, staging
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = ROOT / "mkdocs.yml"
@@ -22,6 +22,7 @@ def main() -> int:
     sections = llms.sections_of(config["nav"])
     (site / "llms.txt").write_text(llms.summary(config, sections, pages), encoding="utf-8")
     (site / "llms-full.txt").write_text(llms.full_text(sections, pages), encoding="utf-8")
+    line_breaks.add(site)
     faults = link_check.faults(site)
     sys.stdout.writelines(f"{fault}\n" for fault in faults)
     sys.stdout.write(f"{len(list(site.rglob('*.html')))} pages, {len(faults)} faults\n")
