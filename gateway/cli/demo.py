@@ -40,6 +40,8 @@ BELOW = "THE_ADDRESS_BELOW"
 """Placeholder for the URL of a port whose number is not known before the port is open."""
 YOURS = "YOUR_KEY"
 """Placeholder for a secret that comes from an environment variable and that the demo does not print."""
+LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
+"""Address that examples connect to, by the wildcard address that the gateway listens on."""
 PRICE = {"input_usd": 0.5, "cached_input_usd": 0.05, "output_usd": 1.5}
 """Invented prices, so that budgets and the ledger show amounts."""
 QUESTION = (  # long enough to fill some blocks: a hit needs a whole one
@@ -98,7 +100,7 @@ def run_demo(
         tempfile.TemporaryDirectory(prefix="warmgate-") as folder,
     ):
         urls = [child.url(START_TIMEOUT_S) for child in children]
-        address = address_of(listener, options.host)
+        address = address_of(listener, LOOPBACK.get(options.host, options.host))
         start = _start(Path(folder), options.strategy)
         settings = demo_settings(replace(options, port=listener.getsockname()[1]), urls, environ, start)
         workers = [(child.pid, url) for child, url in zip(children, urls, strict=True)]

@@ -33,7 +33,7 @@ def check_simulator() -> None:
     if importlib.util.find_spec("simulator") is None:
         raise ServerError(
             "The simulator is not installed. The container image does not include it. "
-            "Install the warmgate wheel, or run from the source tree."
+            "Install the warmgate wheel, or build the image with the demo: docker build --target demo ."
         )
 
 

@@ -125,10 +125,21 @@ def test_every_installation_is_by_digest() -> None:
     assert [] == [each for each in installs if "--require-hashes" not in each and "--no-index" not in each]
 
 
+def workflow() -> dict[str, Any]:
+    """The workflow of a release."""
+    found: dict[str, Any] = yaml.safe_load((ROOT / ".github/workflows/release.yml").read_text(encoding="utf-8"))
+    return found
+
+
+def workflow_steps(job: str) -> list[dict[str, Any]]:
+    """The steps of a *job* of the workflow."""
+    steps: list[dict[str, Any]] = workflow()["jobs"][job]["steps"]
+    return steps
+
+
 def release_steps() -> tuple[dict[str, Any], dict[str, Any]]:
     """The steps of a release that look up the base images, and that build from them."""
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
-    steps = yaml.safe_load(text)["jobs"]["image"]["steps"]
+    steps = workflow_steps("image")
     look_up = next(step for step in steps if step.get("id") == "bases")
     return look_up, next(step for step in steps if "docker build " in step.get("run", ""))
 
@@ -198,6 +209,34 @@ def test_a_release_builds_from_the_digests(tmp_path: Path) -> None:
     for name, base in bases.items():
         assert f"--build-arg {name}={base} " in built
     assert f"org.opencontainers.image.base.digest={DIGEST} " in built
+
+
+def test_a_release_builds_the_demo_from_the_same_digests(tmp_path: Path) -> None:
+    """Under the name of the image with an ending of its own."""
+    demo = next(step for step in workflow_steps("image") if "--target demo" in step.get("run", ""))
+    bases = {name: f"{base}@{DIGEST}" for name, base in base_images().items()}
+    ran = run_step(tmp_path, demo, "", **bases, IMAGE="there:v1")
+
+    assert 0 == ran.status, ran.said
+    assert all(f"--build-arg {name}={base} " in ran.docker[0] for name, base in bases.items())
+    assert ran.docker[0].endswith("--tag there:v1-demo .")
+    assert "push there:v1-demo" == ran.docker[1]
+
+
+def test_actions_of_others_are_named_by_their_commits() -> None:
+    """A tag can be moved to other code."""
+    used = [step["uses"] for job in ("check", "image", "files") for step in workflow_steps(job) if "uses" in step]
+
+    assert [] == [each for each in used if not re.search(r"@[0-9a-f]{40}$", each)]
+    assert len(used) >= 6
+
+
+def test_nothing_is_pushed_before_the_tag_is_checked_and_the_tests_have_run() -> None:
+    runs = [step["run"] for step in workflow_steps("check") if "run" in step]
+
+    assert ["check", "image"] == [workflow()["jobs"][job]["needs"] for job in ("image", "files")]
+    assert "make test" == runs[-1]
+    assert not any(word in run for run in runs for word in ("docker", "push"))
 
 
 @pytest.mark.parametrize("missing", ["RUN_IMAGE", "BUILD_IMAGE"])
@@ -299,18 +338,11 @@ def test_what_is_taken_out_is_what_a_gateway_never_reads(tmp_path: Path) -> None
     assert [] == slim.superfluous(tmp_path)
 
 
-def files_steps() -> list[dict[str, Any]]:
-    """The steps of a release that make, sign and publish its files."""
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
-    steps: list[dict[str, Any]] = yaml.safe_load(text)["jobs"]["files"]["steps"]
-    return steps
-
-
 @pytest.mark.parametrize(("tag", "status"), [("v{}", 0), ("v{}.1", 1), ("{}", 1)])
 def test_a_release_is_made_from_the_tag_of_its_version_only(tmp_path: Path, tag: str, status: int) -> None:
     with (ROOT / "pyproject.toml").open("rb") as file:
         version = tomllib.load(file)["project"]["version"]
-    (step,) = (each for each in files_steps() if "TAG" in each.get("env", {}))
+    (step,) = (each for each in workflow_steps("check") if "TAG" in each.get("env", {}))
     (tmp_path / "python").symlink_to(sys.executable)
 
     ran = run_step(tmp_path, step, "", TAG=tag.format(version))
@@ -320,13 +352,13 @@ def test_a_release_is_made_from_the_tag_of_its_version_only(tmp_path: Path, tag:
 
 def test_a_release_signs_its_checksums_before_it_is_published() -> None:
     """The image too, and the chart; by the identity of the workflow, so no key is kept."""
-    text = (ROOT / ".github" / "workflows" / "release.yml").read_text(encoding="utf-8")
-    runs = [step.get("run", "") for step in files_steps()]
+    runs = [step.get("run", "") for step in workflow_steps("files")]
+    signed = [step.get("run", "") for job in ("image", "files") for step in workflow_steps(job)]
     order = [
         next(number for number, run in enumerate(runs) if wanted in run)
         for wanted in ("make release", "cosign sign-blob", "gh release create")
     ]
 
     assert sorted(order) == order
-    assert {"write"} == {job["permissions"]["id-token"] for job in yaml.safe_load(text)["jobs"].values()}
-    assert 2 == text.count("cosign sign --yes")
+    assert {"write"} == {workflow()["jobs"][job]["permissions"]["id-token"] for job in ("image", "files")}
+    assert 2 == sum(run.count("cosign sign --yes") for run in signed)

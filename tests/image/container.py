@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -40,8 +41,9 @@ UNPRIVILEGED = ("--clear-groups", "--no-new-privs", "--bounding-set=-all", "--in
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The image's files, and where what it writes goes."""
+    """The image's configuration and files, and where what it writes goes."""
 
+    image: Mapping[str, Any]
     root: Path
     state: Path
     configuration: Path
@@ -54,21 +56,24 @@ class Container:
 
     def health(self, variables: Mapping[str, str]) -> int:
         """The exit status of the image's health check, where the gateway has been given *variables*."""
-        kind, *command = described()["Healthcheck"]["Test"]
+        kind, *command = self.image["Healthcheck"]["Test"]
         assert "CMD" == kind
         return subprocess.run(
             self._entering(command, variables), capture_output=True, check=False, timeout=PATIENCE_S
         ).returncode
 
     @contextmanager
-    def started(self, settings: Mapping[str, object], variables: Mapping[str, str]) -> Iterator["Running"]:
-        """The image's entry point with its own arguments, and *settings* where these look for them."""
+    def started(
+        self, settings: Mapping[str, object], variables: Mapping[str, str], *arguments: str
+    ) -> Iterator["Running"]:
+        """The image's entry point with *arguments* or else its own, and *settings* where these look for them."""
         (self.configuration / "warmgate.yaml").write_text(yaml.safe_dump(dict(settings)), encoding="utf-8")
-        image = described()
         output = self.state.parent / "output"
         with output.open("wb") as sink:
             process = subprocess.Popen(
-                self._entering([*image["Entrypoint"], *image["Cmd"]], variables), stdout=sink, stderr=sink
+                self._entering([*self.image["Entrypoint"], *(arguments or self.image["Cmd"])], variables),
+                stdout=sink,
+                stderr=sink,
             )
         running = Running(process, output)
         try:
@@ -78,14 +83,13 @@ class Container:
             process.wait()
 
     def _entering(self, command: Sequence[str], variables: Mapping[str, str], *, root: bool = False) -> list[str]:
-        image = described()
-        user, _, group = image["User"].partition(":")
+        user, _, group = self.image["User"].partition(":")
         become = () if root else ("setpriv", f"--reuid={user}", f"--regid={group}", *UNPRIVILEGED)
         own = [f"{name}={value}" for name, value in variables.items()]
         return [
             *("unshare", "--mount", "sh", "-c", ENTER, "sh", str(self.root), str(self.state), str(self.configuration)),
             *become,
-            *("env", "-i", f"--chdir={image['WorkingDir']}", *image["Env"], *own, *command),
+            *("env", "-i", f"--chdir={self.image['WorkingDir']}", *self.image["Env"], *own, *command),
         ]
 
 
@@ -118,17 +122,17 @@ class Running:
 
 
 @contextmanager
-def unpacked(folder: Path) -> Iterator[Container]:
-    """The image's files, taken away at the end; *folder* holds its state and its configuration."""
+def unpacked(folder: Path, image: str = IMAGE) -> Iterator[Container]:
+    """The files of *image*, taken away at the end; *folder* holds its state and its configuration."""
     state, configuration = folder / "state", folder / "configuration"
     state.mkdir(mode=0o700)
     configuration.mkdir(mode=0o755)
-    name = buildah("from", "--pull-never", IMAGE)
+    name = buildah("from", "--pull-never", image)
     try:
         root = Path(buildah("mount", name))
         (root / CONFIGURATION.lstrip("/")).mkdir(exist_ok=True)  # as an engine does for what is mounted there
-        uid, _, gid = str(described()["User"]).partition(":")
+        uid, _, gid = str(described(image)["User"]).partition(":")
         subprocess.run(shlex.split(f"chown {uid}:{gid} {shlex.quote(str(state))}"), check=True)
-        yield Container(root, state, configuration)
+        yield Container(described(image), root, state, configuration)
     finally:
         buildah("rm", name)

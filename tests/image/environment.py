@@ -1,5 +1,7 @@
 """`python -m tests.image.environment`: builds the Dockerfile, with buildah, on two stand-ins for its base images.
 
+Two images come of it: the gateway, and the gateway with the demo.
+
 Where no registry can be reached there are no base images; debootstrap makes the same Debian from its packages, with its
 own Python 3.13 where the official images have theirs. Everything lies in .image, some 2 GB. Needs root, and installs
 buildah and debootstrap by Debian's apt-get. Some five minutes of processor time, more the first time. Exit status 1 if
@@ -19,6 +21,7 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / ".image"
 IMAGE = "localhost/warmgate:test"
+DEMO = "localhost/warmgate-demo:test"
 RUN_BASE = "localhost/warmgate-run-base"
 BUILD_BASE = "localhost/warmgate-build-base"
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -48,7 +51,7 @@ def buildah(*arguments: Word) -> str:
 
 
 def build() -> float:
-    """Build `IMAGE` from the Dockerfile. Returns the seconds that took, without those for the stand-ins.
+    """Build `IMAGE` and `DEMO` from the Dockerfile. Returns the seconds that took, without those for the stand-ins.
 
     Raises:
         NotBuiltError: something is missing, or fails.
@@ -60,31 +63,26 @@ def build() -> float:
     policy.write_text(json.dumps({"default": [{"type": "insecureAcceptAnything"}]}), encoding="utf-8")
     _bases(policy)
     began = time.monotonic()
-    buildah(
-        *(
-            "bud",
-            "--no-cache",  # buildah 1.28 wants it said where --force-rm is
-            "--force-rm",
-            "--isolation",
-            "chroot",
-            "--pull=false",
-            "--format",
-            "docker",
-            "--signature-policy",
-            policy,
-        ),
-        *("--build-arg", f"RUN_IMAGE={RUN_BASE}", "--build-arg", f"BUILD_IMAGE={BUILD_BASE}"),
-        *("--ignorefile", ROOT / ".dockerignore", "--tag", IMAGE, ROOT),
-    )
+    bases = ("--build-arg", f"RUN_IMAGE={RUN_BASE}", "--build-arg", f"BUILD_IMAGE={BUILD_BASE}")
+    _bud(policy, *bases, "--tag", IMAGE)
+    # The stage `demo` begins with what is now IMAGE: its own lines are run, and not all of the others once more.
+    (FOLDER / "Dockerfile.demo").write_text(f"FROM {IMAGE}\n{demo_lines()}", encoding="utf-8")
+    _bud(policy, "--file", FOLDER / "Dockerfile.demo", "--tag", DEMO)
     took_s = time.monotonic() - began
     buildah("rmi", "--prune")  # the one before it, which has no name now
     return took_s
 
 
-def described() -> dict[str, Any]:
-    """The image's own configuration: ``User``, ``Env``, ``Entrypoint``, ``Healthcheck`` and so on."""
-    image: dict[str, Any] = json.loads(buildah("inspect", "--type", "image", IMAGE))
-    configuration: dict[str, Any] = image["Docker"]["config"]
+def demo_lines() -> str:
+    """The lines of the Dockerfile's stage `demo` after its FROM."""
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    return text.partition("\nFROM gateway AS demo\n")[2].partition("\nFROM ")[0]
+
+
+def described(image: str = IMAGE) -> dict[str, Any]:
+    """The configuration of *image*: ``User``, ``Env``, ``Entrypoint``, ``Healthcheck`` and so on."""
+    found: dict[str, Any] = json.loads(buildah("inspect", "--type", "image", image))
+    configuration: dict[str, Any] = found["Docker"]["config"]
     return configuration
 
 
@@ -92,6 +90,17 @@ def installed_bytes(root: Path) -> int:
     """What stands beside the base image, in the image that is unpacked at *root*."""
     files = (path for path in (root / "opt/warmgate").rglob("*") if path.is_file() and not path.is_symlink())
     return sum(path.stat().st_size for path in files)
+
+
+def _bud(policy: Path, *arguments: Word) -> None:
+    """Build an image from the sources, with *arguments* that say which."""
+    buildah(
+        "bud",
+        "--no-cache",  # buildah 1.28 wants it said where --force-rm is
+        "--force-rm",
+        *("--isolation", "chroot", "--pull=false", "--format", "docker", "--signature-policy", policy),
+        *("--ignorefile", ROOT / ".dockerignore", *arguments, ROOT),
+    )
 
 
 def _bases(policy: Path) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 import httpx
 import pytest
@@ -211,6 +211,21 @@ def test_the_introduction_reports_what_to_try() -> None:
     assert "warmgate workers list" in text
     assert "curl http://127.0.0.1:8080/warmgate/explain -H 'authorization: Bearer wg-admin-a'" in text
     assert not any(line.startswith("ready: ") for line in text.splitlines())
+
+
+@pytest.mark.e2e
+def test_examples_connect_to_this_machine_if_the_demo_listens_on_all_addresses(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A container publishes its port, and clients cannot connect to 0.0.0.0 everywhere."""
+
+    def stop(_: Settings) -> NoReturn:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_demo(DemoOptions(host="0.0.0.0", port=0, workers=1), environ={}, create_app=stop)
+
+    assert re.search(r"curl -i http://127\.0\.0\.1:\d+/v1/chat/completions", capsys.readouterr().out)
 
 
 def test_the_introduction_knows_a_port_of_the_admin_routes() -> None:
