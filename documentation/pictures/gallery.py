@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from documentation.pictures import saturation, ttft_against_load
+from documentation.pictures import dashboards, saturation, ttft_against_load
 from documentation.pictures.architecture import architecture
 from documentation.pictures.hit_rate_against_cache_size import hit_rate_against_cache_size
 from documentation.pictures.pod_shutdown import pod_shutdown
@@ -18,6 +18,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 
 PICTURES: Mapping[str, Callable[[], str]] = {
     "architecture": architecture,
+    **dashboards.pictures(),
     "hit-rate-against-cache-size": hit_rate_against_cache_size,
     "pod-shutdown": pod_shutdown,
     "predicted-and-event-fed": predicted_and_event_fed,

@@ -41,6 +41,16 @@ class Prometheus:
         found = await self._get("query", query=query)
         return [(each["metric"], float(each["value"][1])) for each in found["result"]]
 
+    async def history(
+        self, query: str, *, start: float, end: float, step_s: float
+    ) -> list[tuple[dict[str, str], dict[float, float]]]:
+        """Labels of each series of *query*, and its values by Unix time, from *start* to *end*."""
+        found = await self._get("query_range", query=query, start=f"{start:.1f}", end=f"{end:.1f}", step=f"{step_s:g}")
+        return [
+            (each["metric"], {round(float(at), 1): float(value) for at, value in each["values"]})
+            for each in found["result"]
+        ]
+
     async def numbers(self, query: str) -> int:
         """Series of *query* that have a number: 0/0 is not one, and draws nothing."""
         return sum(math.isfinite(value) for _, value in await self.ask(query))

@@ -4,9 +4,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import httpx
 import pytest
-from openai import OpenAI
+from openai import DefaultHttpxClient, OpenAI
 
 from tests.image.container import Container, Running
 from tests.storage import free_port
@@ -29,7 +28,7 @@ def test_it_answers_the_openai_sdk_with_the_key_that_it_prints(running: Running,
     key = re.search(r"wg-demo-\S+", running.said())
     assert key is not None
     with OpenAI(
-        base_url=f"http://127.0.0.1:{port}/v1", api_key=key[0], http_client=httpx.Client(verify=False)
+        base_url=f"http://127.0.0.1:{port}/v1", api_key=key[0], http_client=DefaultHttpxClient(verify=False)
     ) as client:
         answer = client.chat.completions.create(
             model="gpt-4o", max_tokens=8, messages=[{"role": "user", "content": "hello"}]
