@@ -49,6 +49,7 @@ REQUESTS = (
     "gateway/proxy/current_attempt.py",
     "gateway/proxy/prefill_decode_attempt.py",
     "gateway/proxy/worker_attempts.py",
+    "gateway/proxy/worker_call.py",
     "gateway/backends/backend.py",
     "gateway/backends/worker.py",
     "gateway/proxy/bodies/bodies.py",
@@ -105,6 +106,7 @@ REQUESTS = (
     "gateway/backends/upstream/stall_detector.py",
     "gateway/protocol/usage.py",
     "gateway/protocol/request_hints.py",
+    "gateway/protocol/session_identity.py",
 )
 """The life of a request, under two rules.
 

@@ -58,7 +58,9 @@ _FIELDS = """\
 Some fields of a request control the engine and not the answer: which worker computes the prompt, where the KV blocks of
 the prompt come from, with which priority a request runs, or which code the engine executes. The gateway answers a
 request with such a field with status 400, and the error names the field. The gateway also rejects `extra_body`, which
-is an argument of SDKs and not a field of a request.
+is an argument of SDKs and not a field of a request. In forms, the gateway also
+rejects the field `session_id`. In JSON, `session_id` names the [session](../how-to/sessions.md), and workers do not
+receive the field.
 
 `models[].allowed_engine_fields` lists engine fields that callers of a model are allowed to send. Allowed engine fields
 reach the worker unchanged. If a body has a key twice, the last value of the key counts, as in the engines.

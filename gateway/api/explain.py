@@ -16,7 +16,6 @@ from gateway.models.route_chooser import RouteChooser, RouteQuery
 from gateway.models.routes.route import BY_WEIGHT, RouteChoice
 from gateway.protocol.body import Body
 from gateway.protocol.endpoints.endpoint import Endpoint
-from gateway.protocol.engine_fields import check_engine_fields
 from gateway.protocol.errors import InvalidField
 from gateway.proxy.bodies.bodies import Bodies
 from gateway.proxy.incoming import CallerGone, Incoming
@@ -87,9 +86,10 @@ class Explainer:
     ) -> dict[str, Any]:
         asking = RouteQuery(path, raw, body, incoming.text_of, key=key, team=team)
         model, choice = await self._chooser.model(asking, peeks=True)
-        check_engine_fields(body.engine_fields, model.allowed_engine_fields)
+        model.engine_fields.check(body)
         exact = await model.exact_prompt(path, raw, body)
-        request = model.request(body, incoming.text_of, keeping_worker(body, model, self._owners.peek, team), exact)
+        keeper = keeping_worker(body, model, self._owners.peek, team)
+        request = model.request(body, incoming.text_of, keeper, exact, team=team or "")
         if model.prefill_decode is None:
             return {"route": self._route(choice), **self._explanation(model, model.dispatch_queue.explain(request))}
         explanation = model.dispatch_queue.explain(model.prefill_decode.divided(request, path, body))

@@ -17,7 +17,7 @@ PATHS = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/embeddings"})
 server. Other engine-specific paths are not part of OpenAI's API.
 """
 
-OURS = frozenset({"cache_salt"})
+OURS = frozenset({"cache_salt", "session_id"})
 """Request fields for the gateway and its workers only, which are removed from requests to external endpoints."""
 
 PASSING_HEADERS = frozenset({b"accept", b"content-type", b"x-request-id", b"traceparent"})

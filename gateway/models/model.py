@@ -12,6 +12,7 @@ from gateway.backends.fallbacks.fallback_request import FallbackRequest
 from gateway.backends.fallbacks.fallbacks import Fallbacks
 from gateway.models.adapters.placement import AdapterPlacement
 from gateway.models.dispatch_queue import DispatchQueue
+from gateway.models.engine_field_rules import EngineFieldRules
 from gateway.models.exact_prompts import ExactPrompt, ExactPrompts
 from gateway.models.model_price import ModelPrice
 from gateway.models.open_streams import OpenStreams
@@ -21,7 +22,8 @@ from gateway.models.worker_gauges import WorkerGauges, WorkerReading
 from gateway.protocol.body import Body
 from gateway.protocol.headers import HeaderLookup
 from gateway.protocol.json_bounds import may_be_tokenized
-from gateway.protocol.request_hints import client_timeout_s, requested_first_token_s, requested_strategy, short_name
+from gateway.protocol.request_hints import client_timeout_s, requested_first_token_s, requested_strategy
+from gateway.protocol.session_identity import scoped_session, session_name
 from gateway.tenancy.ledger.price import Price
 from gateway.tenancy.quota.plan import Metered
 from gateway.tenancy.teams.caller import Caller
@@ -62,8 +64,8 @@ class Model:
     """Plan for requests that a prefill worker and a decode worker share, or None if one worker answers each request."""
     context_tokens: int | None
     """Maximum number of prompt and output tokens together, or None if unknown."""
-    allowed_engine_fields: frozenset[str]
-    """Engine-internal request fields that callers are allowed to send, see `gateway.protocol.engine_fields`."""
+    engine_fields: EngineFieldRules
+    """Rules for request fields that control engines internally."""
     allows_background: bool
     """Whether teams are allowed to request background responses, whose tokens the gateway cannot count."""
     answers_as_asked: bool
@@ -97,7 +99,7 @@ class Model:
         price: Price | None = None,
         gpu_hour_usd: float | None = None,
         max_output_tokens: int | None = None,
-        allowed_engine_fields: frozenset[str] = frozenset(),
+        engine_fields: EngineFieldRules = EngineFieldRules(),  # noqa: B008  # frozen
         allows_background: bool = False,
         answers_as_asked: bool = True,
         prefill_decode: PrefillDecodePlan | None = None,
@@ -115,7 +117,7 @@ class Model:
         self.continuation = continuation
         self.prefill_decode = prefill_decode
         self.context_tokens = context_tokens
-        self.allowed_engine_fields = allowed_engine_fields
+        self.engine_fields = engine_fields
         self.allows_background = allows_background
         self.answers_as_asked = answers_as_asked
         self.has_fleet = True
@@ -193,11 +195,13 @@ class Model:
         pinned: WorkerId | None,
         exact: ExactPrompt | None = None,
         caller: Caller | None = None,
+        *,
+        team: str = "",
     ) -> Request:
         """Return the routing request for *body*. If *pinned* is given, only that worker can answer.
 
         *header* returns a request header by name. *exact* is the result of `exact_prompt`. *caller* is None without
-        teams.
+        teams. An explanation has no *caller*, but can name the *team* whose session the request continues.
 
         Raises:
             InvalidField: if a header has an invalid value. *param* names the header.
@@ -207,14 +211,16 @@ class Model:
         deadline_s = client_timeout_s(header)
         fleet = self.fleet
         strategy = requested_strategy(header) if self._allows_strategy_header else None
-        if caller is not None and strategy is not None:
-            caller.permits.check_strategy(strategy)
+        if caller is not None:
+            team = caller.team.name
+            if strategy is not None:
+                caller.permits.check_strategy(strategy)
         return Request(
             prefix=self._hasher.prefix(prompt, self._scope(body)),
             prompt_bytes=body.prompt_bytes,
             prompt_tokens=body.prompt_bytes / fleet.bytes_per_token.ratio if exact is None else float(exact.tokens),
             output_tokens=fleet.output_length.expected(body.max_tokens),
-            session=short_name(session) if (session := header(self.session_header) or body.session) else None,
+            session=scoped_session(session_name(header, self.session_header, body.session), team),
             streams=body.streams,
             reads_cache=body.reads_cache,
             writes_cache=body.writes_cache,
@@ -223,7 +229,7 @@ class Model:
             wanted_in_s=requested_first_token_s(header),
             deadline_s=deadline_s,
             spill_in_s=self._spills_in_s(caller, deadline_s),
-            team="" if caller is None else caller.team.name,
+            team=team,
             weight=1.0 if caller is None else caller.weight,
             priority=NORMAL if caller is None else PRIORITIES[caller.priority],
             strategy=strategy,

@@ -19,6 +19,7 @@ from gateway.models.routes.traits import Traits, abilities_in
 from gateway.protocol.body import Body
 from gateway.protocol.errors import Forbidden, UnknownModel
 from gateway.protocol.request_hints import short_name
+from gateway.protocol.session_identity import session_name
 from gateway.tenancy.teams.permits import Permits
 
 
@@ -131,6 +132,6 @@ class RouteChooser:
             return asking.user or asking.body.user
         if route.sticky == "session":
             first = self._models.get(route.first)
-            session = None if first is None else asking.header(first.session_header)
-            return session or asking.body.session
+            in_body = asking.body.session
+            return in_body if first is None else session_name(asking.header, first.session_header, in_body)
         return None

@@ -14,7 +14,7 @@ import msgspec
 from msgspec import UNSET
 
 from cache_index.value import Value
-from gateway.protocol.engine_fields import engine_fields_of
+from gateway.protocol.engine_fields import engine_fields_of, has_session_field, session_field_of
 from gateway.protocol.errors import InvalidField, MalformedBody
 from gateway.protocol.json_fields import (
     ChatFields,
@@ -58,6 +58,7 @@ class Body(Value):
         "places",
         "background",
         "names_model",
+        "hides_session_id",
     )
     __slots__ = __match_args__
 
@@ -82,6 +83,7 @@ class Body(Value):
         places: Places | None = None,
         background: bool = False,
         names_model: bool = True,
+        hides_session_id: bool = False,
     ) -> None:
         self.model: Final = model
         self.streams: Final = streams
@@ -94,7 +96,7 @@ class Body(Value):
         self.prompt: Final = prompt
         """Prompt text whose prefix determines the cache hit; see `gateway.protocol.prompt`."""
         self.session: Final = session
-        """Session of the request: ``prompt_cache_key`` if given, and ``user`` otherwise."""
+        """Session that the body names: ``session_id``, or else ``prompt_cache_key``, or else the end user."""
         self.cache_salt: Final = cache_salt
         """Cache salt of the request. Prompts share cached prefixes only with prompts of the same salt."""
         self.n: Final = n
@@ -117,6 +119,7 @@ class Body(Value):
         """Positions of the fields in the raw body, if the parser has found them, as in large bodies."""
         self.names_model: Final = names_model
         """Whether the body names a model. If not, *model* is the only model that the gateway serves."""
+        self.hides_session_id: Final = hides_session_id  # because workers must not see it
         self.background: Final = background
         """Whether the answer only confirms the start of the work, so that the caller fetches the result later."""
 
@@ -201,7 +204,12 @@ def _short(name: str | None) -> str | None:
 
 
 def without_prompt(
-    model: str | None, *, streams: bool = False, max_tokens: int | None = 0, engine_fields: tuple[str, ...] = ()
+    model: str | None,
+    *,
+    streams: bool = False,
+    max_tokens: int | None = 0,
+    engine_fields: tuple[str, ...] = (),
+    hides_session_id: bool = False,
 ) -> Body:
     """Return a body without a prompt, for requests that all workers can serve equally well.
 
@@ -221,6 +229,7 @@ def without_prompt(
         reads_cache=False,
         writes_cache=False,
         engine_fields=engine_fields,
+        hides_session_id=hides_session_id,
     )
 
 
@@ -306,12 +315,13 @@ def _completion(
         asks_usage=options is not None and options is not UNSET and options.include_usage is True,
         has_stream_options=options is not UNSET,
         prompt=prompt,
-        session=body.prompt_cache_key or body.user or None,
+        session=session_field_of(body) or body.prompt_cache_key or body.user or None,
         cache_salt=body.cache_salt,
         n=prompts if n is None else n * prompts,
         reads_cache=body.prompt_logprobs is None and not echoes_logprobs,
         user=body.safety_identifier or body.user or None,
         engine_fields=engine_fields,
+        hides_session_id=has_session_field(body),
     )
 
 

@@ -6,7 +6,7 @@ replace the prompt by token ids. The names are those of vLLM (``entrypoints/open
 """
 
 from collections.abc import Collection
-from typing import TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
@@ -70,10 +70,15 @@ class EngineFields(msgspec.Struct, gc=False):
 ENGINE_FIELDS = EngineFields.__struct_fields__
 """Names of all request fields that control an engine internally."""
 
+SESSION_FIELD: Final = "session_id"
+"""Engine field that JSON bodies may always contain. The gateway uses its value, and hides the field from the worker."""
+
 _COUNT = len(ENGINE_FIELDS)
 _ALL_ABSENT = (_ABSENT,) * _COUNT
 
 Body = TypeVar("Body", bound=EngineFields)
+
+_decode_text = msgspec.json.Decoder(str | None).decode
 
 
 def without_engine_fields(kind: type[Body]) -> type[Body]:
@@ -84,11 +89,32 @@ def without_engine_fields(kind: type[Body]) -> type[Body]:
 
 
 def engine_fields_of(body: EngineFields) -> tuple[str, ...]:
-    """Return the names of the engine-internal fields in *body*."""
+    """Return the names of the engine-internal fields in *body*, except `SESSION_FIELD`."""
     values = astuple(body)[:_COUNT]  # the fields of a base class come first
     if values == _ALL_ABSENT:  # a comparison of identities
         return ()
-    return tuple(name for name, value in zip(ENGINE_FIELDS, values, strict=True) if value is not _ABSENT)
+    sent = [name for name, value in zip(ENGINE_FIELDS, values, strict=True) if value is not _ABSENT]
+    return tuple(name for name in sent if name != SESSION_FIELD)
+
+
+def has_session_field(body: EngineFields) -> bool:
+    """Return whether *body* contains `SESSION_FIELD`, with any value."""
+    value: object = body.session_id
+    return value is not _ABSENT and value is not UNSET
+
+
+def session_field_of(body: EngineFields) -> str | None:
+    """Return the value of `SESSION_FIELD` in *body*, or None if the field is missing, null or empty.
+
+    Raises:
+        InvalidField: if the value is not a string.
+    """
+    if not has_session_field(body):
+        return None
+    try:
+        return _decode_text(body.session_id) or None
+    except msgspec.DecodeError:
+        raise InvalidField(f"'{SESSION_FIELD}' must be a string", param=SESSION_FIELD) from None
 
 
 def engine_fields_among(names: Collection[str]) -> tuple[str, ...]:

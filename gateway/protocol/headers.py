@@ -61,7 +61,24 @@ STEERING: Final[tuple[bytes, ...]] = (
 used by vLLM, SGLang, Dynamo, llm-d and AIBrix. Callers cannot send them, because the gateway selects.
 """
 
-_NOT_UPSTREAM: Final = HOP_BY_HOP | CREDENTIALS | REPLACED
+SESSION_HEADERS: Final = (
+    b"x-claude-code-session-id",  # Claude Code
+    b"x-session-affinity",  # OpenCode, Crush, Pi
+    b"session-id",  # Codex
+    b"session_id",  # earlier versions of Codex, Pi
+    b"x-opencode-session",  # agents that are configured for OpenCode's own API
+    b"x-session-id",  # vLLM and many clients
+    b"x-dynamo-session-id",  # clients of Dynamo
+    b"x-litellm-session-id",  # clients of LiteLLM's proxy
+)
+"""Request headers that name a session, in order of precedence. Clients send them without configuration."""
+
+SESSION_TOKEN_HEADER: Final = b"x-session-token"
+"""Request header with the session token of llm-d's router. Other systems send a credential in it, so only its digest is
+used.
+"""
+
+_NOT_UPSTREAM: Final = HOP_BY_HOP | CREDENTIALS | REPLACED | {*SESSION_HEADERS, SESSION_TOKEN_HEADER}
 _FROM_BACKENDS: Final = frozenset(
     {
         b"cache-control",

@@ -30,9 +30,12 @@ MAX_NAME_LENGTH: Final = 256
 
 
 def short_name(said: str) -> str:
-    """Return *said*, or its digest if *said* is too long. The digest is the same in every process."""
-    if len(said) <= MAX_NAME_LENGTH:
-        return said
+    """Return *said*, or its digest if *said* is too long."""
+    return said if len(said) <= MAX_NAME_LENGTH else name_digest(said)
+
+
+def name_digest(said: str) -> str:
+    """Return a digest that stands for the name *said*. The digest is the same in every process."""
     return "blake2b:" + hashlib.blake2b(said.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()
 
 

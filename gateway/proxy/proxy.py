@@ -21,7 +21,6 @@ from gateway.models.response_affinity.owners import ResponseOwners
 from gateway.models.route_chooser import RouteChooser, RouteQuery
 from gateway.protocol.body import Body
 from gateway.protocol.endpoints.endpoint import Endpoint
-from gateway.protocol.engine_fields import check_engine_fields
 from gateway.protocol.errors import AtCapacity, GatewayError, Stopping, UnknownResponse
 from gateway.protocol.request_hints import MAX_NAME_LENGTH
 from gateway.protocol.splice import Places
@@ -41,6 +40,7 @@ from gateway.proxy.keep_alive import KeepAlive
 from gateway.proxy.relay import Relay
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.proxy.tracing.tracer import Tracers
+from gateway.proxy.worker_call import call_of
 from gateway.tenancy.teams.caller import Caller
 from routing.request import Request
 
@@ -190,10 +190,9 @@ class Proxy:
         guard: Guard | None = None
         if self._guarded.looks_at(caller):
             guard, raw, body = await self._guard(exchange, endpoint, incoming, caller, raw, body)
-        upstream_body = endpoint.upstream_body(raw, incoming.content_type, body, model.upstream_name)
-        call = _call(exchange, endpoint, incoming, body, upstream_body, guard)
 
         request = await self._tokenize(exchange, raw, body, incoming, caller, model)
+        call = call_of(exchange, endpoint, incoming, model, raw, body, request, guard)
 
         exchange.enter("reserve")
         pending = self._admission.reserve_at_once(exchange, caller, model, body, request)
@@ -203,7 +202,7 @@ class Proxy:
 
         places = None if body.places is None else await self._places(endpoint, model, call)
         attempts = self._attempts(exchange, endpoint, caller, model, body, request, call, places)
-        del raw, body, call, upstream_body  # a stream may last for minutes, and needs no prompt
+        del raw, body, call  # a stream may last for minutes, and needs no prompt
         watch = self._disconnects.begin(incoming.receive)
         if exchange.streams:
             self._keep_alive.begin(downstream)
@@ -232,8 +231,7 @@ class Proxy:
         """
         choice = exchange.choice
         self._admission.check_model(caller, body.model, model.name if choice is None else choice.route)
-        if body.engine_fields:
-            check_engine_fields(body.engine_fields, model.allowed_engine_fields)
+        model.engine_fields.check(body)
         if body.background:
             self._admission.check_background(caller, model)
 
@@ -333,26 +331,6 @@ class Proxy:
         if exchange.trace is not None:
             exchange.trace.asked(incoming, raw, body, request, caller)
         return request if model.prefill_decode is None else model.prefill_decode.divided(request, exchange.path, body)
-
-
-def _call(  # noqa: PLR0917  # in the order in which they are known
-    exchange: Exchange,
-    endpoint: Endpoint,
-    incoming: Incoming,
-    body: Body,
-    upstream_body: bytes,
-    guard: Guard | None,
-) -> Call:
-    """Return the request in the form that a worker receives."""
-    return Call(
-        method=b"POST",
-        path=incoming.target,
-        headers=incoming.upstream_headers(exchange.request_id, endpoint.media),
-        body=upstream_body,
-        streams=body.streams,
-        model=body.model,
-        guardrail=None if guard is None else guard.native,
-    )
 
 
 def _trace(error: Exception) -> str:

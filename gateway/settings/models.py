@@ -159,7 +159,8 @@ class ModelSettings(Group):
     )
     session_header: HeaderName = Field(
         default="x-session-id",
-        description="request header that names the session, for the session strategy and for sticky routes",
+        description="request header that names the session. It takes precedence over the session headers of "
+        "common agents, which the gateway always reads.",
     )
     workers: Annotated[tuple[WorkerSettings, ...], Field(strict=False)] = Field(
         default=(), description="model servers that serve the model"

@@ -17,6 +17,7 @@ from openai import RateLimitError, UnprocessableEntityError
 
 from gateway.protocol.endpoints.endpoint import FORM
 from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.headers import SESSION_HEADERS, SESSION_TOKEN_HEADER
 from simulator.options import SimulatorOptions
 from simulator.server import serving
 from tests.e2e.governed import Administration, MadeKey, administration, bearer, chat, governed, sdk
@@ -492,7 +493,8 @@ async def test_clients_choose_no_label_of_a_metric(served: Stack, admin: Adminis
     """Names of models, users, sessions, paths, ids and keys that are made up make no time series."""
     key = await admin.key(project=None)
     http = served.http
-    headers = key.headers | dict.fromkeys(("x-end-user", "x-session-id", "x-request-id", "user-agent"), MARK)
+    headers = key.headers | dict.fromkeys(("x-end-user", "x-request-id", "user-agent"), MARK)
+    headers |= {name.decode(): MARK for name in (*SESSION_HEADERS, SESSION_TOKEN_HEADER)}
     body = chat(user=MARK, safety_identifier=MARK, prompt_cache_key=MARK, metadata={"m": MARK}, cache_salt=MARK)
     statuses = [
         (await http.post("/v1/chat/completions", json=body, headers=headers)).status_code,

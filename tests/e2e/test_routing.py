@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from gateway.protocol.headers import SESSION_HEADERS, SESSION_TOKEN_HEADER
 from simulator.options import SimulatorOptions
 from simulator.server import serving
 from tests.e2e.stack import Stack, gateway, quick, stack
@@ -81,6 +82,53 @@ async def test_a_session_stays_with_its_worker() -> None:
 
         assert {1} == {len(workers) for workers in chosen.values()}
         assert set(served.workers) == set().union(*chosen.values())
+
+
+@pytest.mark.parametrize("header", [*SESSION_HEADERS, SESSION_TOKEN_HEADER])
+async def test_a_session_in_the_header_of_an_agent_stays_with_its_worker(header: bytes) -> None:
+    """Without configuration. The worker gets the session in the one header that vLLM reads."""
+    async with stack(3, model={"strategy": "session"}) as served:
+        chosen = {
+            session: set(await workers_of(served, ["x" * 100, "y" * 100], headers={header.decode(): session}))
+            for session in map(str, range(12))
+        }
+        seen = [dict(each["headers"]) for worker in served.workers for each in await served.served(worker)]
+
+    assert {1} == {len(workers) for workers in chosen.values()}
+    assert 1 < len(set().union(*chosen.values()))
+    assert 12 == len({headers["x-session-id"] for headers in seen})
+    assert {header.decode()} & set(seen[0]) <= {"x-session-id"}
+
+
+async def test_a_session_in_the_body_stays_with_its_worker() -> None:
+    """The field of vLLM; the worker gets the session as a header."""
+    async with stack(3, model={"strategy": "session"}) as served:
+        replies = [
+            await served.http.post("/v1/chat/completions", json=_body(prompt, session_id=session, user="u"))
+            for session in map(str, range(12))
+            for prompt in ("x", "y")
+        ]
+        seen = [dict(each["headers"]) for worker in served.workers for each in await served.served(worker)]
+    workers = [reply.headers["x-warmgate-worker"] for reply in replies]
+
+    assert workers[::2] == workers[1::2]
+    assert 1 < len(set(workers))
+    assert set(map(str, range(12))) == {headers["x-session-id"] for headers in seen}
+
+
+async def test_sessions_of_teams_with_the_same_name_are_kept_apart() -> None:
+    """A worker sees another id for each team, and no team can send the id of another team."""
+    teams = [{"name": name, "keys": [{"id": name, "secret": f"sk-{name}"}]} for name in ("blue", "green")]
+    async with stack(1, model={"strategy": "session"}, teams=teams) as served:
+        for team in ("blue", "green", "blue"):
+            headers = {"authorization": f"Bearer sk-{team}", "session-id": "s-1"}
+            await workers_of(served, ["x"], headers=headers)
+        blue = [dict(each["headers"])["x-session-id"] for each in await served.served(served.workers[0])]
+        await workers_of(served, ["x"], headers={"authorization": "Bearer sk-green", "x-session-id": blue[0]})
+        forged = dict((await served.served(served.workers[0]))[-1]["headers"])["x-session-id"]
+
+    assert blue[0] == blue[2] != blue[1]
+    assert forged not in blue
 
 
 async def test_a_cache_salt_keeps_prefixes_apart() -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from gateway.protocol.endpoints.endpoint import FORM
 from gateway.protocol.endpoints.table import ENDPOINTS
-from gateway.protocol.engine_fields import ENGINE_FIELDS
+from gateway.protocol.engine_fields import ENGINE_FIELDS, SESSION_FIELD
 from tests.e2e.stack import Stack, stack
 from tests.fuzz.bodies import FORM_BODY, FORM_TYPE, VALID
 
@@ -60,9 +60,9 @@ def refused(response: httpx.Response) -> str | None:
 async def test_no_endpoint_takes_engine_fields(running: Stack, path: str) -> None:
     """Every JSON endpoint answers each of them with 400 and its name, and no worker is asked."""
     body = {"model": "tiny", **VALID[path][0]}
-    names = [refused(await post(running, path, {**body, name: 1})) for name in ENGINE_FIELDS]
+    names = [name for name in ENGINE_FIELDS if name != SESSION_FIELD]
 
-    assert list(ENGINE_FIELDS) == names
+    assert names == [refused(await post(running, path, {**body, name: 1})) for name in names]
     assert [] == await running.served(running.workers[0])
 
 
@@ -107,6 +107,16 @@ async def test_of_a_repeated_key_gateway_and_worker_read_the_same_value(running:
     response = await post(running, "/v1/chat/completions", raw)
 
     assert ("tiny", 1) == (response.json()["model"], response.json()["usage"]["completion_tokens"])
+
+
+@pytest.mark.parametrize("path", JSON_PATHS)
+async def test_no_endpoint_passes_the_session_of_a_body(running: Stack, path: str) -> None:
+    """The gateway uses the name itself. Engines must not take another team's session from a caller."""
+    response = await post(running, path, {"model": "tiny", **VALID[path][0], "session_id": "of-another-team"})
+    seen = [base64.b64decode(each["body"]) for each in await running.served(running.workers[0])]
+
+    assert response.headers["x-warmgate-worker"] == running.workers[0]
+    assert [] == [body for body in seen if b"of-another-team" in body]
 
 
 async def test_a_model_may_allow_some_fields() -> None:

@@ -9,8 +9,9 @@ import msgspec
 from gateway.protocol.body import Body
 from gateway.protocol.endpoints.faults import OPENAI, ErrorShape, fault_of, normalized
 from gateway.protocol.endpoints.missing import missing_endpoint
+from gateway.protocol.engine_fields import SESSION_FIELD
 from gateway.protocol.errors import GatewayError
-from gateway.protocol.splice import asking_usage, spliced
+from gateway.protocol.splice import asking_usage, spliced, without
 from gateway.protocol.sse import ChunkObserver, StreamObserver
 from gateway.protocol.usage import Usage, usage_of
 
@@ -52,13 +53,18 @@ def read_as_json(parse: Callable[[bytes], Body]) -> Parse:
 
 
 def json_upstream_body(raw: bytes, _content_type: bytes, body: Body, upstream_name: str, /) -> bytes:
-    """Return *raw* with the worker's model name, a request for usage in streams, and the gateway's cache salt."""
+    """Return *raw* as a worker gets it: with the worker's model name, a request for usage in streams, the gateway's
+    cache salt, and no session id of the caller.
+    """
     changes = {} if body.model == upstream_name and body.names_model else {"model": msgspec.json.encode(upstream_name)}
     if body.imposes_salt:
         changes["cache_salt"] = msgspec.json.encode(body.cache_salt)
+    places = body.places
+    if body.hides_session_id:
+        raw, places = without(raw, (SESSION_FIELD,), places), None
     if body.streams and not body.asks_usage:
-        return asking_usage(raw, changes, has_stream_options=body.has_stream_options, places=body.places)
-    return spliced(raw, changes, body.places) if changes else raw
+        return asking_usage(raw, changes, has_stream_options=body.has_stream_options, places=places)
+    return spliced(raw, changes, places) if changes else raw
 
 
 def keeps_no_response(_body: bytes) -> str | None:

@@ -6,7 +6,7 @@ import msgspec
 from msgspec import Raw
 
 from gateway.protocol.body import Body, count, named, parsed
-from gateway.protocol.engine_fields import EngineFields, engine_fields_of
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of, has_session_field, session_field_of
 from gateway.protocol.errors import DECODE_ERRORS, InvalidField
 from gateway.protocol.json_fields import ChatMessage
 from gateway.protocol.prompt import Item, messages_prompt, without_cache_marks
@@ -137,12 +137,13 @@ def _read(raw: bytes) -> Body:
         asks_usage=True,
         has_stream_options=False,
         prompt=messages_prompt(body.system, body.messages, head=_head(body)),
-        session=user,
+        session=session_field_of(body) or user,
         cache_salt=body.cache_salt,
         n=1,
         reads_cache=True,
         user=user,
         engine_fields=engine_fields_of(body),
+        hides_session_id=has_session_field(body),
     )
 
 

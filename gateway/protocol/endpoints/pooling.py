@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Raw
 
 from gateway.protocol.body import Body, named, parsed
-from gateway.protocol.engine_fields import EngineFields, engine_fields_of
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of, has_session_field, session_field_of
 from gateway.protocol.errors import DECODE_ERRORS
 from gateway.protocol.json_fields import ChatMessage
 from gateway.protocol.prompt import chat_prompt, embeds_prompt, text_prompt, token_prompt
@@ -109,13 +109,14 @@ def _body(body: _Pooling, *, has_cache: bool) -> Body:
         asks_usage=True,
         has_stream_options=False,
         prompt=_prompt(body),
-        session=body.user or None,
+        session=session_field_of(body) or body.user or None,
         cache_salt=body.cache_salt,
         n=1,
         reads_cache=has_cache,
         writes_cache=has_cache,
         user=body.user or None,
         engine_fields=engine_fields_of(body),
+        hides_session_id=has_session_field(body),
     )
 
 

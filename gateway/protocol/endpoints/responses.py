@@ -7,7 +7,7 @@ import msgspec
 from msgspec import Raw
 
 from gateway.protocol.body import Body, count, named, parsed
-from gateway.protocol.engine_fields import EngineFields, engine_fields_of
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of, has_session_field, session_field_of
 from gateway.protocol.errors import DECODE_ERRORS
 from gateway.protocol.prompt import Item, responses_prompt
 from gateway.protocol.sse import NO_ERROR, NamedEventObserver
@@ -149,7 +149,7 @@ def _read(raw: bytes) -> Body:
         asks_usage=True,
         has_stream_options=False,
         prompt=responses_prompt(body.instructions, body.input or (), head=_head(body)),
-        session=body.prompt_cache_key or body.user or None,
+        session=session_field_of(body) or body.prompt_cache_key or body.user or None,
         cache_salt=body.cache_salt,
         n=1,
         reads_cache=is_whole,
@@ -157,6 +157,7 @@ def _read(raw: bytes) -> Body:
         previous_response_id=body.previous_response_id or None,
         user=body.safety_identifier or body.user or None,
         engine_fields=engine_fields_of(body),
+        hides_session_id=has_session_field(body),
         background=body.background not in _NOT_IN_BACKGROUND,
     )
 

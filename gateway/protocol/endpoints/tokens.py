@@ -3,7 +3,7 @@
 import msgspec
 
 from gateway.protocol.body import Body, parsed, without_prompt
-from gateway.protocol.engine_fields import EngineFields, engine_fields_of
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of, has_session_field
 
 
 def parse_tokens(raw: bytes) -> Body:
@@ -24,4 +24,5 @@ _decode = msgspec.json.Decoder(_Tokens).decode
 
 def _read(raw: bytes) -> Body:
     body = _decode(raw)
-    return without_prompt(body.model, engine_fields=engine_fields_of(body))
+    hides = has_session_field(body)
+    return without_prompt(body.model, engine_fields=engine_fields_of(body), hides_session_id=hides)

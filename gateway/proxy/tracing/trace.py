@@ -14,6 +14,7 @@ from gateway.backends.backend import Call
 from gateway.protocol.body import Body
 from gateway.protocol.errors import GatewayError, UpstreamRefused, UpstreamTimeout
 from gateway.protocol.request_hints import MAX_NAME_LENGTH
+from gateway.protocol.session_identity import unscoped_session
 from gateway.proxy.incoming import Incoming
 from gateway.proxy.tracing.content import Content, Send
 from gateway.proxy.tracing.context import HEADERS, TRACEPARENT, TRACESTATE, Context, traceparent
@@ -125,7 +126,7 @@ class Trace:
         if caller is not None:
             self.project = caller.project
         self.model_asked = body.model[:MAX_NAME_LENGTH]
-        self.session = request.session
+        self.session = unscoped_session(request.session, request.team)
         self.max_tokens = body.max_tokens
         self.n = body.n
         self.labels = labels_of(incoming.text_of, raw)

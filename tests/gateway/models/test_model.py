@@ -83,6 +83,19 @@ def test_a_header_wins_over_the_session_of_the_body() -> None:
     assert ["ann", "bob"] == [request_for(raw).session, request_for(raw, session="bob").session]
 
 
+def test_sessions_of_teams_are_kept_apart() -> None:
+    """Two teams may use the same name. An explanation has no caller, and names the team itself."""
+    model, header = a_model(), {b"session-id": "s-1"}.get
+    blue, green = (
+        model.request(parse_chat(CHAT), header, None, caller=Caller(Team(name), Key("ci", name, "0" * 64)))
+        for name in ("blue", "green")
+    )
+
+    assert ("blue\0s-1", "green\0s-1") == (blue.session, green.session)
+    assert "blue\0s-1" == model.request(parse_chat(CHAT), header, None, team="blue").session
+    assert "s-1" == model.request(parse_chat(CHAT), header, None).session
+
+
 def test_a_header_may_name_the_strategy_where_the_model_allows_it() -> None:
     """Else it counts for nothing: anyone who put it there is notified in the answer which strategy was used."""
     allowed, other = a_model(allows_strategy_header=True), a_model()

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
 from cache_index import WorkerId
@@ -125,6 +126,13 @@ async def test_what_the_body_says_of_user_and_session_counts_where_no_header_doe
         who = f"w{i}"
         assert variants.order(who)[0] == (await chosen(by_user, asking(safety_identifier=who)))[0]
         assert variants.order(who)[0] == (await chosen(by_session, asking(prompt_cache_key=who)))[0]
+
+
+async def test_the_headers_of_agents_name_the_session_of_a_sticky_route() -> None:
+    models, variants = models_with(a_route(sticky="session")), Variants({"a": 1.0, "b": 1.0}, key="chat")
+    for i in range(10):
+        query = msgspec.structs.replace(asking(user="u"), header={b"session-id": f"w{i}"}.get)
+        assert variants.order(f"w{i}")[0] == (await chosen(models, query))[0]
 
 
 @pytest.mark.parametrize("sticky", ["key", "user", "session"])

@@ -93,6 +93,23 @@ class TestWhatIsRead:
         assert "u" == chat(prompt_cache_key="", user="u").session
         assert chat(user="").session is None
 
+    @pytest.mark.parametrize("parse", [chat, completion])
+    def test_session_id_names_the_session_before_all_other_fields(self, parse: Callable[..., Body]) -> None:
+        """Workers do not see the field, whatever its value."""
+        said = [parse(session_id=value, prompt_cache_key="k") for value in ("s", "", None)]
+
+        assert ["s", "k", "k"] == [body.session for body in said]
+        assert {True} == {body.hides_session_id for body in said}
+        assert {()} == {body.engine_fields for body in said}
+        assert not parse(prompt_cache_key="k").hides_session_id
+
+    @pytest.mark.parametrize("value", [1, {"id": "s"}, ["s"], True])
+    def test_session_id_must_be_a_string(self, value: Any) -> None:
+        with pytest.raises(InvalidField, match=r"^'session_id' must be a string$") as caught:
+            chat(session_id=value)
+
+        assert "session_id" == caught.value.param
+
     def test_the_end_user_is_the_safety_identifier_before_user(self) -> None:
         """OpenAI has replaced one field by the other; an empty one is ignored."""
         assert "s" == chat(safety_identifier="s", user="u").user

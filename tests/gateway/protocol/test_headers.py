@@ -3,6 +3,8 @@
 import pytest
 
 from gateway.protocol.headers import (
+    SESSION_HEADERS,
+    SESSION_TOKEN_HEADER,
     Headers,
     downstream,
     end_to_end,
@@ -48,6 +50,12 @@ def test_hop_by_hop_headers_stay_on_their_hop(name: bytes) -> None:
 def test_credentials_never_pass(name: bytes) -> None:
     """What a caller proves itself to the gateway with is nothing for a worker."""
     assert OURS == upstream([(name, b"Bearer sk-secret")], b"r-1", b"application/json")
+
+
+@pytest.mark.parametrize("name", [*SESSION_HEADERS, SESSION_TOKEN_HEADER])
+def test_sessions_never_pass_as_the_caller_names_them(name: bytes) -> None:
+    """The gateway sends an id of its own, which no other team can send."""
+    assert OURS == upstream([(name, b"s-1")], b"r-1", b"application/json")
 
 
 @pytest.mark.parametrize("name", [b"host", b"content-length", b"expect", b"accept-encoding"])

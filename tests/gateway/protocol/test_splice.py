@@ -7,9 +7,30 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.errors import MalformedBody
-from gateway.protocol.splice import asking_usage, spliced
+from gateway.protocol.splice import asking_usage, members_of, spliced, without
 
 MODEL = {"model": b'"other"'}
+
+
+class TestWithout:
+    @pytest.mark.parametrize(
+        ("raw", "left"),
+        [
+            (b' { "a" : 1.50E+2 , "x":[1, 2] } ', b'{"a":1.50E+2}'),
+            (b'{"x":1,"a":"\\u0041","x":{"a":2}}', b'{"a":"\\u0041"}'),
+            (b'{"\\u0078":1,"a":{"x":1}}', b'{"a":{"x":1}}'),
+            (b'{"x":1}', b"{}"),
+            (b'{"a":1}', b'{"a":1}'),
+            (b"{}", b"{}"),
+        ],
+    )
+    def test_every_value_of_the_key_goes_and_other_values_keep_their_bytes(self, raw: bytes, left: bytes) -> None:
+        assert left == without(raw, ("x",))
+
+    def test_the_places_of_the_members_may_be_known(self) -> None:
+        raw = b'{"a":"' + b"y" * 40_000 + b'","x":1}'
+
+        assert raw[:-7] + b"}" == without(raw, ("x",), members_of(raw))
 
 
 class TestSpliced:

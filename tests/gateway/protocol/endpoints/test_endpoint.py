@@ -32,6 +32,14 @@ class TestUpstreamBody:
 
         assert asking is json_upstream_body(asking, JSON, parse_chat(asking), "tiny")
 
+    def test_the_session_id_of_the_caller_is_removed(self) -> None:
+        """Every value of a repeated key, however the key is spelled. Other values keep their bytes."""
+        named = CHAT[:-1] + rb', "session_id": "a", "\u0073ession_id" : {"b": 1}, "session_id":"c"}'
+        hidden = b'{"model":"tiny","messages":[{"role":"user","content":"Hi"}],"temperature":1.50}'
+
+        assert hidden == json_upstream_body(named, JSON, parse_chat(named), "tiny")
+        assert hidden.replace(b'"tiny"', b'"a/b"') == json_upstream_body(named, JSON, parse_chat(named), "a/b")
+
 
 class TestEndpoint:
     def test_an_endpoint_is_openais_unless_it_says_otherwise(self) -> None:

@@ -58,6 +58,11 @@ class TestWhatIsRead:
         assert "u_session_1" == read(metadata={"user_id": "u_session_1"}).session
         assert [None, None, None] == [read(metadata=odd).session for odd in (None, {"user_id": 5}, "u")]
 
+    def test_session_id_names_the_session_before_the_user(self) -> None:
+        body = read(session_id="s", metadata={"user_id": "u"})
+
+        assert ("s", "u", True) == (body.session, body.user, body.hides_session_id)
+
     def test_stream_and_salt_are_read(self) -> None:
         """They have the same names as in a chat."""
         body = read(stream=True, cache_salt="s")

@@ -68,6 +68,10 @@ class TestWhatIsRead:
         assert (True, 64, "resp_0") == (full.streams, full.max_tokens, full.previous_response_id)
         assert ("s1", "salt") == (full.session, full.cache_salt)
         assert "u1" == read(user="u1").session
+        assert ("s", True) == (
+            read(session_id="s", prompt_cache_key="k").session,
+            read(session_id="s").hides_session_id,
+        )
 
     def test_what_goes_on_from_a_response_is_no_prefix(self) -> None:
         """The worker computes it behind a conversation that is not in the body."""

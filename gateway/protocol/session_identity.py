@@ -1,0 +1,60 @@
+"""Recognition of the session that a request belongs to, from the headers of common clients and from the body.
+
+The name of a session is a hint: it chooses the worker and does not change the answer. Therefore a request whose headers
+and fields name different sessions is not refused. The first name in this order counts:
+
+1. the header that the settings of the model name, which is ``x-session-id`` by default
+2. the headers in `gateway.protocol.headers.SESSION_HEADERS`, in their order
+3. the fields of the body; see `gateway.protocol.body.Body.session`
+
+The header ``x-client-request-id`` does not count, because some clients send a new one with each request.
+"""
+
+import re
+from typing import Final
+
+from gateway.protocol.headers import SESSION_HEADERS, SESSION_TOKEN_HEADER, HeaderLookup
+from gateway.protocol.request_hints import name_digest, short_name
+
+ENGINE_HEADER: Final = b"x-session-id"
+"""Request header in which vLLM (since 0.28) reads the session of a request."""
+
+_is_plain = re.compile(r"[!-~]{1,128}").fullmatch
+
+
+def session_name(header: HeaderLookup, configured: bytes, in_body: str | None) -> str | None:
+    """Return the name of the session as the caller gives it, or None if the request names no session.
+
+    *configured* is the header that the model's settings name, and *in_body* is the session in the body. A name longer
+    than `MAX_NAME_LENGTH` is replaced by its digest.
+    """
+    said = header(configured)
+    if said is None:
+        for name in SESSION_HEADERS:
+            said = header(name)
+            if said is not None:
+                break
+        else:
+            token = header(SESSION_TOKEN_HEADER)
+            said = in_body if token is None else name_digest(token)
+    return short_name(said) if said else None
+
+
+def scoped_session(name: str | None, team: str) -> str | None:
+    """Return a session id for *name* that no session of another team has. *team* is empty without teams."""
+    return f"{team}\0{name}" if name is not None and team else name
+
+
+def unscoped_session(session: str | None, team: str) -> str | None:
+    """Return the name from which `scoped_session` made *session*."""
+    return session.removeprefix(f"{team}\0") if session is not None and team else session
+
+
+def engine_session(session: str, team: str) -> bytes:
+    """Return the value of `ENGINE_HEADER` for *session*, a result of `scoped_session`.
+
+    A session of a team is replaced by a digest, so that no team can name a session of another team.
+    """
+    if team or not _is_plain(session):
+        session = name_digest(session)
+    return session.encode("ascii")

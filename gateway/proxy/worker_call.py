@@ -1,0 +1,37 @@
+"""The request in the form in which workers receive it."""
+
+from gateway.backends.backend import Call
+from gateway.models.model import Model
+from gateway.protocol.body import Body
+from gateway.protocol.endpoints.endpoint import Endpoint
+from gateway.protocol.session_identity import ENGINE_HEADER, engine_session
+from gateway.proxy.exchange import Exchange
+from gateway.proxy.guardrails.guard import Guard
+from gateway.proxy.incoming import Incoming
+from routing.request import Request
+
+
+def call_of(  # noqa: PLR0917  # in the order in which they are known
+    exchange: Exchange,
+    endpoint: Endpoint,
+    incoming: Incoming,
+    model: Model,
+    raw: bytes,
+    body: Body,
+    request: Request,
+    guard: Guard | None,
+) -> Call:
+    """Return the call to a worker of *model* for the request body *raw*, which was parsed into *body*."""
+    headers = incoming.upstream_headers(exchange.request_id, endpoint.media)
+    if request.session is not None:
+        headers.append((ENGINE_HEADER, engine_session(request.session, request.team)))
+    shown = model.engine_fields.for_workers(body)
+    return Call(
+        method=b"POST",
+        path=incoming.target,
+        headers=headers,
+        body=endpoint.upstream_body(raw, incoming.content_type, shown, model.upstream_name),
+        streams=body.streams,
+        model=body.model,
+        guardrail=None if guard is None else guard.native,
+    )
