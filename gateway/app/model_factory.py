@@ -18,7 +18,6 @@ from gateway.backends.upstream.engine_progress import EnginesProgress
 from gateway.backends.upstream.timeouts import Timeouts
 from gateway.backends.worker import HttpWorker
 from gateway.models.dispatch_queue import DispatchQueue
-from gateway.models.engine_field_rules import EngineFieldRules
 from gateway.models.exact_prompts import ExactPrompts
 from gateway.models.model import Model
 from gateway.models.prefill_decode_plan import PrefillDecodePlan
@@ -151,7 +150,7 @@ class ModelFactory:
             ),
             gpu_hour_usd=spec.price.gpu_hour_usd,
             max_output_tokens=spec.max_output_tokens,
-            engine_fields=EngineFieldRules(frozenset(spec.allowed_engine_fields)),
+            engine_fields=spec.engine_fields,
             allows_background=spec.allows_background,
             answers_as_asked=spec.answers_as_asked,
             prefill_decode=prefill_decode,

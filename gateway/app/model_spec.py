@@ -11,6 +11,7 @@ from gateway.backends.fallbacks.fallbacks import Fallbacks
 from gateway.backends.upstream.timeouts import Timeouts
 from gateway.models.adapters.adapter import Adapter
 from gateway.models.adapters.registry import AdapterTimeouts
+from gateway.models.engine_field_rules import EngineFieldRules
 from gateway.models.routes.routes import RouteTable
 from gateway.workers.health import HealthRules
 from gateway.workers.worker_spec import WorkerSpec
@@ -88,7 +89,7 @@ class ModelSpec:
     continuation: Literal["off", "tokens", "text"]
     context_tokens: int | None
     max_output_tokens: int | None
-    allowed_engine_fields: tuple[str, ...]
+    engine_fields: EngineFieldRules
     allows_background: bool
     answers_as_asked: bool
     spills_when_late: bool

@@ -76,7 +76,7 @@ def asking_usage(
         MalformedBody: see `spliced`.
     """
     if not has_stream_options and not changes:
-        return _added(raw, {"stream_options": _USAGE_ONLY})
+        return added(raw, {"stream_options": _USAGE_ONLY})
     members = _members(raw) if places is None else places
     options = _USAGE_ONLY
     for name, start, end in members:
@@ -174,8 +174,8 @@ def _changed(raw: bytes, members: Sequence[Member], changes: Mapping[str, bytes]
     return b"".join(pieces)
 
 
-def _added(raw: bytes, members: Mapping[str, bytes]) -> bytes:
-    """Return *raw*, a non-empty JSON object, with the new members *members* at the front."""
+def added(raw: bytes, members: Mapping[str, bytes]) -> bytes:
+    """Return *raw*, a non-empty JSON object, with new *members* at the front. Their keys must be absent in *raw*."""
     text = _sliceable(raw)
     front, added = _front(raw, members, to_empty=False)
     return b"".join((text[:front], added, text[front:]))

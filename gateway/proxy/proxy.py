@@ -40,7 +40,7 @@ from gateway.proxy.keep_alive import KeepAlive
 from gateway.proxy.relay import Relay
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.proxy.tracing.tracer import Tracers
-from gateway.proxy.worker_call import call_of
+from gateway.proxy.worker_call import call_of, prioritized
 from gateway.tenancy.teams.caller import Caller
 from routing.request import Request
 
@@ -200,9 +200,10 @@ class Proxy:
             await self._admission.reserve(pending)
         exchange.enter(None)
 
-        places = None if body.places is None else await self._places(endpoint, model, call)
-        attempts = self._attempts(exchange, endpoint, caller, model, body, request, call, places)
-        del raw, body, call  # a stream may last for minutes, and needs no prompt
+        sent = prioritized(call, endpoint, model, body, request)
+        places = None if body.places is None else await self._places(endpoint, model, sent)
+        attempts = self._attempts(exchange, endpoint, caller, model, body, request, call, sent, places)
+        del raw, body, call, sent  # a stream may last for minutes, and needs no prompt
         watch = self._disconnects.begin(incoming.receive)
         if exchange.streams:
             self._keep_alive.begin(downstream)
@@ -250,18 +251,19 @@ class Proxy:
         body: Body,
         request: Request,
         call: Call,
+        sent: Call,
         places: Places | None,
     ) -> Attempts:
-        """Prepare the attempts to send *call*, including fallbacks and the continuation on other workers."""
+        """Prepare the attempts to send *sent* to workers or *call* to fallbacks, with continuation on other workers."""
         is_continued = model.continuation != "off" and call.streams
         continuation = (
-            continuation_of(exchange.path, call, body, mode=model.continuation, places=places) if is_continued else None
+            continuation_of(exchange.path, sent, body, mode=model.continuation, places=places) if is_continued else None
         )
         return Attempts(
             endpoint,
             model,
             request,
-            call if continuation is None else continuation.call,
+            sent if continuation is None else continuation.call,
             exchange,
             strip_usage=not body.asks_usage,
             continuation=continuation,

@@ -1,10 +1,12 @@
 """The request in the form in which workers receive it."""
 
 from gateway.backends.backend import Call
+from gateway.models.engine_field_rules import PRIORITY_FIELD
 from gateway.models.model import Model
 from gateway.protocol.body import Body
-from gateway.protocol.endpoints.endpoint import Endpoint
+from gateway.protocol.endpoints.endpoint import JSON, Endpoint
 from gateway.protocol.session_identity import ENGINE_HEADER, engine_session
+from gateway.protocol.splice import added, spliced
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.guardrails.guard import Guard
 from gateway.proxy.incoming import Incoming
@@ -35,3 +37,16 @@ def call_of(  # noqa: PLR0917  # in the order in which they are known
         model=body.model,
         guardrail=None if guard is None else guard.native,
     )
+
+
+def prioritized(call: Call, endpoint: Endpoint, model: Model, body: Body, request: Request) -> Call:
+    """Return *call* with the priority of *request* for engines that have priorities, or else *call* unchanged.
+
+    Fallbacks must not receive the returned call, because they do not know the field. Forms have no priority.
+    """
+    priority = model.engine_fields.engine_priority(request.priority)
+    if priority is None or endpoint.media != JSON:
+        return call
+    changes = {PRIORITY_FIELD: b"%d" % priority}
+    is_present = PRIORITY_FIELD in body.engine_fields
+    return call.changed(body=spliced(call.body, changes) if is_present else added(call.body, changes))

@@ -222,6 +222,12 @@ class ModelSettings(Group):
         description="request fields internal to engines that callers may send, e.g. priority. Requests with "
         "other internal fields get status 400.",
     )
+    engine_priority: Literal["none", "low_first", "high_first"] = Field(
+        default="none",
+        description="priority of a request (low, normal or high) that the gateway sends to the workers' engines: "
+        "low_first (high is -1, low is 1: vLLM with --scheduling-policy priority), high_first (high is 1, low is -1: "
+        "SGLang with --enable-priority-scheduling) or none",
+    )
     allow_background: bool = Field(
         default=False,
         description="allow background: true in /v1/responses. Such a request is charged as the longest answer "
@@ -243,6 +249,10 @@ class ModelSettings(Group):
             for i, worker in enumerate(self.workers)
             if worker.id.rpartition("#")[0] in shared
         ]
+        if self.engine_priority != "none":
+            text = "cannot be combined with engine_priority. Dynamo does not read the field priority"
+            dynamo = [i for i, worker in enumerate(self.workers) if worker.dynamo is not None]
+            found += [Contradiction(("workers", i, "dynamo"), text) for i in dynamo]
         found += misplaced(self.workers, self.disaggregation, are_all=not self._is_found)
         if not self.workers and not self._is_found and not self.fallbacks:
             text = "is empty. A model needs at least one worker, or a workers_file, or a fallback"

@@ -19,6 +19,7 @@ from gateway.app.tokenizers import TokenizerSpec
 from gateway.backends.fallbacks.fallbacks import Fallbacks
 from gateway.models.adapters.adapter import Adapter
 from gateway.models.adapters.registry import AdapterTimeouts
+from gateway.models.engine_field_rules import EngineFieldRules
 from gateway.models.routes.route import Route
 from gateway.models.routes.routes import RouteTable
 from gateway.models.routes.rule import RouteRule
@@ -68,7 +69,7 @@ def model_spec(
         continuation=model.continuation,
         context_tokens=model.context_tokens,
         max_output_tokens=model.max_output_tokens,
-        allowed_engine_fields=model.allowed_engine_fields,
+        engine_fields=EngineFieldRules(frozenset(model.allowed_engine_fields), model.engine_priority),
         allows_background=model.allow_background,
         answers_as_asked=model.answer_model == "asked",
         spills_when_late=model.spill.when_late,

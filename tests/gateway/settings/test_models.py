@@ -41,3 +41,12 @@ def test_prices_are_of_tokens_or_of_hours() -> None:
     assert ["models[0].price.gpu_hour_usd cannot be combined with prices per token."] == (
         sentences(with_model(price={"gpu_hour_usd": 4, "input_usd": 1}))
     )
+
+
+def test_dynamo_frontends_take_no_priority_of_requests() -> None:
+    workers = [{"url": "http://a:8000"}, {"url": "http://b:8000", "dynamo": {}}]
+
+    assert [
+        "models[0].workers[1].dynamo cannot be combined with engine_priority. Dynamo does not read the field priority."
+    ] == sentences(with_model(workers=workers, engine_priority="low_first"))
+    assert "none" == parsed(with_model(workers=workers)).models[0].engine_priority
