@@ -161,7 +161,7 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
         tiny(config={"teams": [{"name": "blue", "keys": [{"id": "a", "secret": "k"}]}]}),
         r"config\.teams\[0\]\.keys\[0\]\.secret is a secret",
     ),
-    (tiny(config={"admin": {"keys": [{"role": "owner", "secret_env": "OPS"}]}}), r"secrets\.env has no OPS"),
+    (tiny(config={"admin": {"keys": [{"role": "owner", "secret_env": "OPS"}]}}), r"secrets\.env has no entry OPS"),
     (tiny(secrets={"env": {"A-B": SECRET}}), "'A-B' does not match"),
     (tiny(secrets={"env": {"A": {"name": "s"}}}), "/secrets/env/A"),
     (tiny(config={"store": {"url": "redis://a"}}, secrets={"storeUrl": SECRET}), r"config\.store\.url cannot be"),
@@ -172,7 +172,7 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     ),
     (tiny(config={"store": {"url": "sqlite:///a.db"}}, persistence={"enabled": True}), "replicaCount is above 1"),
     (tiny(config={"store": {"url": "sqlite:///a.db"}}, replicaCount=1), r"persistence\.enabled is false"),
-    (tiny(persistence={"enabled": True}), r"persistence\.enabled is for one replica"),
+    (tiny(persistence={"enabled": True}), r"persistence\.enabled requires a single replica"),
     (
         tiny(autoscaling={"enabled": True}, keda={"enabled": True, "serverAddress": "http://p"}),
         r"keda\.enabled cannot be combined with autoscaling\.enabled",
@@ -181,7 +181,7 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     (tiny(autoscaling={"enabled": True, "minReplicas": 9}), r"autoscaling\.minReplicas is above"),
     (
         tiny(autoscaling={"enabled": True, "targetCPUUtilizationPercentage": None}),
-        r"autoscaling\.enabled has no target",
+        r"autoscaling\.enabled needs a target",
     ),
     (tiny(terminationGracePeriodSeconds=139), r"terminationGracePeriodSeconds is 139.*\(140\)"),
     (tiny(slackSeconds=0), "/slackSeconds"),
