@@ -38,8 +38,11 @@ class Weights:
 AGENTIC = Weights(credit=2.0, prefill_scale=4.0, request_tokens=64 * 16)
 """The preset `--agentic`: its 64 blocks for each request were found with blocks of 16 tokens."""
 
-BEST = Weights(prefill_scale=64.0, has_load_model=True)
-"""The weights with the lowest times to first token of those tried, see `benchmarks/README.md`."""
+BEST = Weights(prefill_scale=16.0, request_tokens=128 * 16, has_load_model=True)
+"""The best of the weights that were tried on conversations and on caches that suffice, see `benchmarks/README.md`."""
+
+BEST_FOR_AGENTS = Weights(credit=2.0, prefill_scale=64.0, request_tokens=512 * 16, has_load_model=True)
+"""The best of them on agents whose contexts do not all fit into the caches, but worse on conversations."""
 
 
 class LinearCost:

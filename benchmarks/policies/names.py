@@ -10,7 +10,7 @@ from benchmarks.policies.at_random import AtRandom
 from benchmarks.policies.bounded_ring import BoundedRing
 from benchmarks.policies.cache_aware import CacheAware
 from benchmarks.policies.dynamo import BlockCost
-from benchmarks.policies.dynamo_linear import AGENTIC, BEST, LinearCost, Weights
+from benchmarks.policies.dynamo_linear import AGENTIC, BEST, BEST_FOR_AGENTS, LinearCost, Weights
 from benchmarks.policies.events import Events, EventsAndInFlight
 from benchmarks.policies.externality import Externality
 from benchmarks.policies.index import Index
@@ -135,6 +135,7 @@ POLICIES: Mapping[str, MakePolicy] = {
     "dynamo_64": _with(_events, _block_cost(64)),
     "dynamo_agentic": _dynamo(AGENTIC),
     "dynamo_best": _dynamo(BEST),
+    "dynamo_best_agents": _dynamo(BEST_FOR_AGENTS),
     "thunder_agent": _thunder_agent,
     "lmetric": _with(_events, lambda setup: LMetric(setup.rng)),
     "min_ttft": _with(_events_and_in_flight, _min_ttft),

@@ -43,7 +43,10 @@ LOADS: Mapping[str, Sequence[float]] = {"tau": (4, 8, 12), "conversation": (0.3,
 """Times as fast as the slice's own times; those of the record, with four workers."""
 ALL_AT_ONCE = ("agentic",)
 """Slices whose sessions all go on at the same time: twice as many are twice the load, at the same speed."""
-PLAYED = ("kv_aware", "prefix_aware", "session_hash", "llm_d", "lmetric", "min_ttft", "policy_a", "bound_first_come")
+PLAYED = (
+    *("kv_aware", "prefix_aware", "session_hash", "llm_d", "llm_d_sticky", "lmetric", "dynamo_best", "thunder_agent"),
+    *("min_ttft", "policy_a", "bound_first_come"),
+)
 PACKAGES = ("numpy", "msgspec")
 ANSWERS_FROM = 2**31
 """Ids of blocks that no one asks for again: those of answers. All ids have 32 bits."""
