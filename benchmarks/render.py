@@ -42,7 +42,7 @@ def with_drill(text: str, reports: Mapping[str, Report]) -> str:
     """*text* of the guide, with what clients saw in the drill between its marks."""
     report = reports[DRILL]
     command = f"`{report.circumstances.command}` at commit {report.circumstances.commit}"
-    reported = f"From [{DRILL}.md](../benchmarks/results/{DRILL}.md), made by {command}."
+    reported = f"The results of the drill come from [{DRILL}.md](../benchmarks/results/{DRILL}.md), made by {command}."
     return _between(text, DRILL, f"{rows(report.tables[0])}\n\n{reported}")
 
 
