@@ -32,13 +32,13 @@ for folder in sys.argv[1:]:
 
 SHAKE_HANDS = """
 import pathlib, ssl, sys
-from gateway.workers.kubernetes.access import Access
+from gateway.workers.kubernetes.access import ApiAccess
 
 folder = pathlib.Path(sys.argv[1])
 server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
 server.load_cert_chain(folder / "server.crt", folder / "server.key")
 python = ssl.create_default_context(cafile=folder / "ca.crt")
-gateway = Access("https://127.0.0.1", service_account=folder).read().tls
+gateway = ApiAccess("https://127.0.0.1", service_account=folder).read().tls
 for client in (python, gateway):
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
