@@ -1,12 +1,15 @@
-"""Places where a browser is allowed to break long names: after dots, underscores and slashes of inline code."""
+"""Places where a browser breaks inline code: long names after dots, underscores and slashes, options nowhere."""
 
 import re
 from pathlib import Path
 
-_CODE = re.compile(r"<pre\b.*?</pre>|<code>([^<]+)</code>", re.DOTALL)
-_BREAK = re.compile(r"(?<=[A-Za-z0-9\])])([._/]+)(?=[A-Za-z\[{])")
+LONGEST = 16
+"""Letters of a name that is never broken."""
 
-_AFTER = r"\1<wbr>"
+_CODE = re.compile(r"<pre\b.*?</pre>|<code>([^<]+)</code>", re.DOTALL)
+_NAME = re.compile(rf"[^\s-][^\s]{{{LONGEST},}}")
+_BREAK = re.compile(r"(?<=[A-Za-z0-9\])])([._/]+)(?=[A-Za-z\[{])")
+_OPTION = re.compile(r"(?<!\S)--?[A-Za-z][\w-]*")
 
 
 def add(site: Path) -> None:
@@ -16,9 +19,15 @@ def add(site: Path) -> None:
 
 
 def breakable(html: str) -> str:
-    """Return *html* with ``<wbr>`` in inline code; blocks of code stay as they are."""
-    return _CODE.sub(_with_breaks, html)
+    """Return *html* with ``<wbr>`` in the long names of inline code; blocks of code stay as they are.
+
+    Browsers break a line after each hyphen, so options get the class ``option``, which docs/site.css keeps whole.
+    """
+    return _CODE.sub(_inline, html)
 
 
-def _with_breaks(code: re.Match[str]) -> str:
-    return code[0] if code[1] is None else f"<code>{_BREAK.sub(_AFTER, code[1])}</code>"
+def _inline(code: re.Match[str]) -> str:
+    if code[1] is None:
+        return code[0]
+    text = _NAME.sub(lambda name: _BREAK.sub(r"\1<wbr>", name[0]), code[1])
+    return "<code>" + _OPTION.sub(r'<span class="option">\g<0></span>', text) + "</code>"

@@ -21,7 +21,7 @@ def hit_rate_against_cache_size() -> str:
         "Coding agents: hit rate against cache size",
         "Share of prompt tokens that come from a cache, by the size of each worker's cache.",
         Axis("cache of a worker, thousand tokens", 300, 1350, (300, 500, 800, 1300)),
-        Axis("cached share of all prompt tokens", 0, 100, (0, 20, 40, 60, 80, 100), is_logarithmic=False, unit=" %"),
+        Axis("cached share of all prompt tokens", 0, 100, (0, 20, 40, 60, 80, 100), is_logarithmic=False, unit="%"),
         _percent(lines, OURS),
         _percent(lines, OTHERS),
         (

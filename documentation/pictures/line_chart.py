@@ -41,7 +41,7 @@ class LineChart:
     others: Mapping[str, Sequence[Point]]
     notes: Sequence[str]
     """Lines below the chart: where the figures come from."""
-    label_width: float = 202
+    label_width: float = 208
     """Width to the right of the plot for the labels of lines, in units."""
 
     def svg(self) -> str:

@@ -1,6 +1,6 @@
 """Picture of one request that is retried before its first byte and continued on another worker after it."""
 
-from documentation.pictures.drawing import Canvas, Color
+from documentation.pictures.drawing import Canvas, Color, Point
 
 CLIENT, GATEWAY, FIRST, SECOND, THIRD = 58, 184, 304, 389, 474
 """Places of the lifelines, from left to right."""
@@ -28,7 +28,7 @@ def _before_the_first_byte(canvas: Canvas) -> None:
     _note(canvas, 94, "reserve tokens,", "rank workers")
     _message(canvas, 166, (GATEWAY, FIRST), "prompt", "ours")
     _message(canvas, 194, (FIRST, GATEWAY), "refused", "alert")
-    canvas.text((314, 198), "retry on the next worker", color="alert")
+    _text(canvas, (406, 198), "retry on the next worker", "alert")
     _message(canvas, 228, (GATEWAY, SECOND), "prompt", "ours")
     _message(canvas, 258, (SECOND, GATEWAY), "tokens 1 to 40", "peer")
     _message(canvas, 272, (GATEWAY, CLIENT), "stream", "ours")
@@ -53,8 +53,15 @@ def _message(canvas: Canvas, y: float, ends: tuple[float, float], words: str, co
     canvas.arrow([(start + ahead, y), (end - ahead, y)], color=color, width=2.2)
     left = min(start, end)
     right = max(start, end)
-    middle = (left + right) / 2 if right - left < 140 else left + 100
-    canvas.text((middle, y - 7), words, anchor="middle", color="ink" if color == "peer" else color)
+    middle = (left + right) / 2 if right - left < 140 else left + 112
+    _text(canvas, (middle, y - 7), words, "ink" if color == "peer" else color)
+
+
+def _text(canvas: Canvas, place: Point, words: str, color: Color) -> None:
+    """Write *words* in front of the lifelines, which they interrupt."""
+    width = len(words) * 7.6
+    canvas.bar((place[0] - width / 2, place[1] - 13), (width, 16), color="ground")
+    canvas.text(place, words, anchor="middle", color=color)
 
 
 def _note(canvas: Canvas, y: float, first: str, second: str) -> None:

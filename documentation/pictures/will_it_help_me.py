@@ -14,7 +14,7 @@ def will_it_help_me() -> str:
         "Gain against the share of a common prefix",
         "How many times shorter the mean time to first token is than with round robin, by the share of a prompt that "
         "other requests share, for three numbers of prefixes.",
-        Axis("shared part of each prompt", 0, 87.5, (0, 25, 50, 75), is_logarithmic=False, unit=" %"),
+        Axis("shared part of each prompt", 0, 87.5, (0, 25, 50, 75), is_logarithmic=False, unit="%"),
         Axis("mean time to first token: times shorter than round robin", 0.8, 5, (1, 1.5, 2, 3, 5)),
         lines,
         {},
