@@ -3,6 +3,7 @@
 import ssl
 import time
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -29,8 +30,12 @@ NOT_THERE = frozenset({402, 404, 405, 410})
 """Response statuses that indicate a wrong address, model name or account, which only the operator can correct."""
 
 _LIMITS = ("max_tokens", "max_completion_tokens")
+_MARK = "cache_control"
+"""Key of Anthropic's API that marks the end of a reusable prefix. OpenAI's API rejects it, and has other marks."""
+
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _limit = msgspec.json.Decoder(int | None).decode
+_decode_list = msgspec.json.Decoder(list[Any], float_hook=msgspec.Raw).decode
 
 
 class OpenAIEndpoint:
@@ -111,9 +116,28 @@ class OpenAIEndpoint:
         most = self._max_output_tokens
         if most is not None:
             changes |= {name: b"%d" % most for name in _LIMITS if name in fields and _exceeds(fields[name], most)}
+        if b'"cache_control"' in raw:
+            changes |= {name: _without_marks(fields[name]) for name in ("messages", "tools") if name in fields}
         if fields.keys() & OURS:
             raw = msgspec.json.encode({name: value for name, value in fields.items() if name not in OURS})
         return spliced(raw, changes)
+
+
+def _without_marks(value: msgspec.Raw) -> bytes:
+    """Return *value*, the JSON list of messages or tools, without `_MARK`. Schemas of tools stay unchanged."""
+    try:
+        return msgspec.json.encode([_unmarked(each, "content", "function") for each in _decode_list(value)])
+    except msgspec.DecodeError:
+        return bytes(value)  # the endpoint may say what is wrong with it
+
+
+def _unmarked(value: Any, *inner: str) -> Any:
+    """Return *value* without `_MARK`, also in the objects and lists of objects under the keys *inner*."""
+    if isinstance(value, list):
+        return [_unmarked(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {key: _unmarked(each) if key in inner else each for key, each in value.items() if key != _MARK}
 
 
 def _exceeds(value: msgspec.Raw, most: int) -> bool:

@@ -46,7 +46,11 @@ _MAX_PIECES = 4096
 
 _BILLING = "x-anthropic-billing-header"
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
-_UNRENDERED = frozenset({"id", "status", "cache_control"})
+_CACHE_MARKS = frozenset({"cache_control", "prompt_cache_breakpoint"})
+"""Keys with which callers of Anthropic's and OpenAI's APIs mark the end of a reusable prefix. The marks move from turn
+to turn, so they must not change the prompt bytes.
+"""
+_UNRENDERED = frozenset({"id", "status"}) | _CACHE_MARKS
 """Keys of Responses items and content blocks that do not affect the prompt bytes, because a server sets them or because
 they control a cache.
 """
@@ -112,11 +116,11 @@ def messages_prompt(
 
 
 def without_cache_marks(value: Any) -> Any:
-    """Return the JSON value *value*, which can be a list, without the ``cache_control`` keys of its objects."""
+    """Return the JSON value *value*, which can be a list, without the cache marks of its objects."""
     if isinstance(value, list):
         return [without_cache_marks(inner) for inner in value]
-    if isinstance(value, dict) and "cache_control" in value:
-        return {key: inner for key, inner in value.items() if key != "cache_control"}
+    if isinstance(value, dict) and not _CACHE_MARKS.isdisjoint(value):
+        return {key: inner for key, inner in value.items() if key not in _CACHE_MARKS}
     return value
 
 
@@ -161,7 +165,7 @@ def _add_parts(pieces: list[bytes], parts: list[ContentPart]) -> None:
     for part in parts:
         text = part if isinstance(part, str) else _text_of(part)
         if text is None:
-            pieces += (_PART, _encoded(_identity(part)))
+            pieces += (_PART, _encoded(_identity(without_cache_marks(part))))
         else:
             pieces += (mark, text.encode())
         mark = _PART + _CONTENT
@@ -171,7 +175,7 @@ def _add_parts(pieces: list[bytes], parts: list[ContentPart]) -> None:
 
 
 def _text_of(part: dict[str, Any]) -> str | None:
-    """Return the text of a text part without ``cache_control``, which moves in later requests."""
+    """Return the text of a text part without its cache marks, or None for any other part."""
     text = part.get("text")
     return text if isinstance(text, str) and part.get("type", "text") == "text" else None
 

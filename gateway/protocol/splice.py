@@ -43,15 +43,17 @@ def spliced(raw: bytes, changes: Mapping[str, bytes], places: Places | None = No
 
 def without(raw: bytes, names: Collection[str], places: Places | None = None) -> bytes:
     """Return the JSON object *raw* without the top-level keys *names*. All other values keep their bytes, but white
-    space around them is removed. Raises the same errors as `spliced`.
+    space around them is removed if a key is. Raises the same errors as `spliced`.
     """
+    members = _members(raw) if places is None else places
+    kept = [member for member in members if member[0] not in names]
+    if len(kept) == len(members):
+        return raw
     text = _sliceable(raw)
-    pieces: list[bytes | memoryview] = [b"{"]
-    for name, start, end in _members(raw) if places is None else places:
-        if name not in names:
-            pieces += (b"," if len(pieces) > 1 else b"", msgspec.json.encode(name), b":", text[start:end])
-    pieces.append(b"}")
-    return b"".join(pieces)
+    pieces: list[bytes | memoryview] = []
+    for name, start, end in kept:
+        pieces += (b"," if pieces else b"{", msgspec.json.encode(name), b":", text[start:end])
+    return b"".join((*pieces, b"}")) if pieces else b"{}"
 
 
 def members_of(raw: bytes) -> Places:

@@ -28,6 +28,7 @@ UNSEEN: Final = frozenset(
         "prompt_cache_key",
         "safety_identifier",
         "service_tier",
+        "session_id",
         "truncation",
         "user",
     }

@@ -36,6 +36,7 @@ NO_TEXTS = frozenset(
         "role",
         "safety_identifier",
         "service_tier",
+        "session_id",
         "signature",
         "status",
         "stop_reason",

@@ -5,13 +5,15 @@ import msgspec
 from gateway.backends.backend import Call, Reply, whole
 from gateway.protocol.errors import UpstreamError, UpstreamRefused
 from gateway.protocol.headers import Headers
-from gateway.protocol.splice import spliced
+from gateway.protocol.splice import spliced, without
 from gateway.workers.dynamo.frontend import instances_in
 from gateway.workers.shared_address.placed_worker import PlacedWorker, SharedAddress
 from gateway.workers.worker_place import WorkerPlace
 
 GONE = 503
 """HTTP status for a worker that is shutting down. The request is retried on another worker."""
+CACHE_HINTS = frozenset({"prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"})
+"""Fields of OpenAI's API about prompt caching. Frontends ignore or reject fields that they do not know."""
 _BAD_REQUEST = 400
 _UNSPECIFIC = "Invalid request"
 """Complete error message of a Dynamo frontend (1.6.1) for an unknown worker. Messages of other errors are longer."""
@@ -39,6 +41,8 @@ class PinnedWorker(PlacedWorker):
         """
         if b'"cache_salt"' in call.body:
             call = call.changed(body=_salted(call.body))
+        if b'"prompt_cache_' in call.body:
+            call = call.changed(body=without(call.body, CACHE_HINTS))
         reply = await super().send(call, first_byte_s=first_byte_s)
         if reply.status != _BAD_REQUEST:
             return reply

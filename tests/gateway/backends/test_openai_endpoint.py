@@ -191,3 +191,43 @@ async def test_an_address_at_which_no_one_listens_is_a_failed_connect() -> None:
 def test_an_address_that_cannot_be_one_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="worker URL"):
         OpenAIEndpoint("openai:llm", url, model="m")
+
+
+async def test_marks_of_another_api_are_removed() -> None:
+    """OpenAI's API rejects them. A tool may have an argument or a parameter of the same name."""
+    mark = {"cache_control": {"type": "ephemeral"}}
+    parameters = {"type": "object", "properties": {"cache_control": {"type": "string"}}}
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": '{"cache_control": 1}'}}
+    turns = [
+        {"role": "system", "content": [{"type": "text", "text": "S", **mark}], **mark},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "user", "content": "cache_control", **mark},
+    ]
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters, **mark}, **mark}]
+    request = await sent(chat(json.dumps({"model": "tiny", "messages": turns, "tools": tools, "top_p": 1e0}).encode()))
+
+    assert {
+        "model": "big/model",
+        "messages": [
+            {"role": "system", "content": [{"type": "text", "text": "S"}]},
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "user", "content": "cache_control"},
+        ],
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": parameters}}],
+        "top_p": 1.0,
+    } == json.loads(request.body)
+
+
+@pytest.mark.parametrize("messages", [b'"cache_control"', b'{"cache_control":1}', b'[1,["cache_control"]]'])
+async def test_messages_of_another_form_reach_the_endpoint(messages: bytes) -> None:
+    """The endpoint says what is wrong with them."""
+    request = await sent(chat(b'{"model":"tiny","messages":' + messages + b"}"))
+
+    assert b'{"model":"big/model","messages":' + messages + b"}" == request.body
+
+
+async def test_a_session_stays_here() -> None:
+    """Endpoints outside do not know the field."""
+    request = await sent(chat(b'{"model":"tiny","messages":[],"session_id":"s"}'))
+
+    assert b'{"model":"big/model","messages":[]}' == request.body

@@ -98,6 +98,18 @@ class TestConversations:
         assert rendered(SYSTEM) == rendered({"role": "system", "content": [part]})
         assert rendered(SYSTEM) == rendered({"role": "system", "content": ["You are terse."]})
 
+    @pytest.mark.parametrize("mark", [{"cache_control": {"type": "ephemeral"}}, {"prompt_cache_breakpoint": {}}])
+    def test_marks_for_caches_do_not_change_the_prompt(self, mark: dict[str, Any]) -> None:
+        """Callers move them from turn to turn, also from an image."""
+        image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+        text = {"type": "text", "text": "What is it?"}
+        plain = {"role": "user", "content": [text, image]}
+        marked = {"role": "user", "content": [{**text, **mark}, {**image, **mark}]}
+
+        assert rendered(plain) == rendered(marked)
+        assert rendered_message(plain) == rendered_message(marked)
+        assert rendered_response([plain]) == rendered_response([marked])
+
     def test_a_tool_conversation_grows_by_its_end(self) -> None:
         """Calls and their results are part of the prefix."""
         assert rendered(SYSTEM, CALLING, FOUND, QUESTION).startswith(rendered(SYSTEM, CALLING))

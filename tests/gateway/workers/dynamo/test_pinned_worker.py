@@ -78,6 +78,17 @@ async def test_a_salt_stands_also_where_dynamo_has_it(body: bytes, sent_on: byte
     assert [sent_on] == [request.body for request in peer.requests]
 
 
+async def test_hints_about_caches_do_not_reach_a_frontend() -> None:
+    """It answers a request with a field that it does not know with status 400."""
+    hints = b'"prompt_cache_key":"k","prompt_cache_options":{"ttl":"30m"},"prompt_cache_retention":"24h"'
+    bodies = [b'{"x":1.0,' + hints + b"}", b' {"x":"\\"prompt_cache_key\\""} ']
+    async with serving(frontend(b"{}", status="200 OK")) as peer:
+        for body in bodies:
+            await (await sent(peer, body)).aclose()
+
+    assert [b'{"x":1.0}', bodies[1]] == [request.body for request in peer.requests]
+
+
 @pytest.mark.parametrize(
     "script",
     [
