@@ -9,7 +9,7 @@ from cache_index.chain import U64, Words
 
 ROW_BYTES = 16
 NOWHERE = 0
-"""Place number that marks a removed block."""
+"""Value in the column of places that marks a removed block."""
 
 MAX_ROWS = 1 << 15
 """Maximum number of rows in a column. Merging other rows into a column of this size takes 1 ms."""

@@ -71,7 +71,7 @@ class _Holding:
 
 
 class _Holder:
-    """State of one worker: its slot and capacity, and a ring of its holdings in order of use, starting at *anchor*."""
+    """State of one worker: its slot and capacity, and its entries in order of use, in a ring starting at *anchor*."""
 
     __slots__ = ("anchor", "bit", "capacity", "held", "slot")
 

@@ -15,7 +15,7 @@ uses count.
 
 
 class Reuse:
-    """Probability that a block is used again, by age. `learn` takes O(`AGES`), a few microseconds; the rest is O(1)."""
+    """Probability that a block is used again, by age. `learn` takes O(`AGES`), a few microseconds. The rest is O(1)."""
 
     __slots__ = ("_asked", "_chances", "_evicted")
 

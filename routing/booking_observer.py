@@ -6,7 +6,7 @@ from routing.booking import Booking, Outcome
 
 
 class BookingObserver(Protocol):
-    """Receives the bookings that this gateway makes. Its methods must return quickly and never raise."""
+    """Receiver of the bookings that this gateway makes. Its methods must return quickly and never raise exceptions."""
 
     def booked(self, booking: Booking) -> None:
         """Notify the observer that *booking* counts as load from now on."""

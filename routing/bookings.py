@@ -46,7 +46,7 @@ class Bookings:
         self._shared_load = shared_load
 
     def own_in_flight(self, worker: WorkerId) -> int:
-        """Return the number of this model's requests on *worker*, from all gateway replicas."""
+        """Return the number of requests for this fleet's model on *worker*, from all gateway replicas."""
         state = self._workers.get(worker)
         if state is None:
             return 0

@@ -47,7 +47,7 @@ class Breaker:
         """Time at which the breaker last opened, possibly because a probe failed."""
         self._times = 1.0
         self._closed_until = 0.0
-        """Earliest time at which a probe may be sent."""
+        """Earliest time at which a probe is allowed."""
         self._probe_at: float | None = None
 
     def allows(self, now: float) -> bool:

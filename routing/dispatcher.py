@@ -213,5 +213,5 @@ class Immediate:
 
 
 def admitting_first(ranked: list[Candidate]) -> list[Candidate]:
-    """Return *ranked* with those workers moved to the end that are warming up and have enough requests."""
+    """Return *ranked* with workers at the end that are warming up and already have enough requests."""
     return [c for c in ranked if c.admits] + [c for c in ranked if not c.admits]

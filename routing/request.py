@@ -88,4 +88,4 @@ class Request(Value):
         self.spill_in_s: Final = spill_in_s
         """Seconds after arrival from which a fallback can answer the request, or None to wait for this fleet."""
         self.divides: Final = divides
-        """Whether one worker may compute the prompt and another worker may generate the answer."""
+        """Whether one worker is allowed to compute the prompt while another worker generates the answer."""

@@ -310,7 +310,7 @@ class Worker:
         return max(0.0, self._unseen_s - (now - self._reported_at))
 
     def _complete_unseen_prefills(self, now: float) -> None:
-        """End prefills at their predicted times if their answers are not streamed, because these show no first byte."""
+        """End prefills of answers that are not streamed at their predicted times, because they show no first byte."""
         while self._pending:
             first = next(iter(self._pending))
             over_at = self._first_since + first.work_s

@@ -145,8 +145,8 @@ class BlockPool:
         return hits
 
     def loadable(self, hashes: Sequence[BlockHash], begin: int, limit: int) -> Sequence[BlockHash]:
-        """Return the blocks that can be loaded from the host tier: those of the first *limit* hashes that follow the
-        first *begin* without a gap.
+        """Return the blocks that can be loaded from the host tier: those among the first *limit* hashes that follow the
+        first *begin* hashes without a gap.
         """
         if self.host is None or begin >= limit:
             return ()
@@ -154,7 +154,8 @@ class BlockPool:
         return wanted[: self.host.match(wanted)]
 
     def begin_load(self, hashes: Sequence[BlockHash], loads: Sequence[BlockHash], now: float) -> float:
-        """Begin to load *loads* for the prompt *hashes*, which uses its blocks in the host tier at *now*.
+        """Begin to load the blocks *loads* for the prompt *hashes*, and mark the prompt's host tier blocks as used at
+        *now*.
 
         Return the time at which the blocks are on the GPU.
         """
@@ -164,7 +165,7 @@ class BlockPool:
         return self.host.begin_load(loads, len(loads) * self.block_size, now)
 
     def end_load(self, loads: Sequence[BlockHash]) -> None:
-        """End or give up a load of *loads*."""
+        """End a load of the blocks *loads*, or give it up."""
         if self.host is not None and loads:
             self.host.end_load(loads)
 
@@ -209,7 +210,7 @@ class BlockPool:
         self._sink.stored(hashes, parent, token_ids, scope)
 
     def offload(self, hashes: Sequence[BlockHash]) -> None:
-        """Copy the cached sequence *hashes* to the host tier, if there is one."""
+        """Copy the cached block sequence *hashes* to the host tier, if the engine has a host tier."""
         if self.host is not None:
             self.host.store(hashes)
 

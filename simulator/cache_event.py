@@ -34,14 +34,14 @@ class BlocksRemoved:
 
 @dataclass(frozen=True, slots=True)
 class BlockOffloaded:
-    """A block of which the host tier now holds a copy. vLLM reports nothing but its hash, one block per event."""
+    """Event: the host tier received a copy of a block. vLLM reports only the hash, and one block per event."""
 
     hash: int
 
 
 @dataclass(frozen=True, slots=True)
 class BlocksDropped:
-    """Blocks whose copies the host tier has evicted."""
+    """Event: the host tier evicted copies of blocks."""
 
     hashes: Sequence[int]
 

@@ -139,7 +139,7 @@ class ChunkedEngine:
             self._step = self._schedule(at)
 
     def _next_transition_at(self) -> float | None:
-        """Return the end of the current step. Between steps, return the end of the next load."""
+        """Return the end of the current step or, between two steps, the end of the next load."""
         if self._step is not None:
             return self._step.ends_at
         return min((sequence.loaded_at for sequence in self._running if sequence.loads), default=None)
@@ -203,7 +203,7 @@ class ChunkedEngine:
         return work, budget
 
     def _end_loads(self, now: float) -> int:
-        """Let the sequences whose loads have ended run. Return the number of these sequences."""
+        """Let the sequences run whose loads have ended. Return the number of these sequences."""
         pool = self._pool
         ended = [sequence for sequence in self._running if sequence.loads and sequence.loaded_at <= now]
         for sequence in ended:
@@ -216,7 +216,7 @@ class ChunkedEngine:
 
     def _admit_waiting(self, work: list[tuple[_Sequence, int]], budget: int, now: float) -> int:
         """Start waiting sequences in order of arrival while they fit. Return the number of started prefills, without
-        those whose blocks must be loaded first.
+        sequences whose blocks must be loaded first.
         """
         begun = 0
         while self._waiting and budget and len(self._running) < self._max_num_seqs:
@@ -266,7 +266,7 @@ class ChunkedEngine:
         return True
 
     def _give_back(self, sequence: _Sequence) -> None:
-        """Give up the load of *sequence* and release its blocks."""
+        """Give up the load of blocks for *sequence* and release the blocks of *sequence*."""
         self._pool.end_load(sequence.loads)
         sequence.loads = ()
         self._pool.release(sequence.blocks)

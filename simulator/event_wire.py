@@ -162,7 +162,7 @@ class VllmArrays:
 
 
 class _OnlyGpu:
-    """Part of the formats in which no host tier is simulated."""
+    """Part of those wire formats for which no host tier is simulated."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Timing model used for all replay results. Prefills run one at a time in order of arrival, decodes run all at once.
+"""Timing model used for all replay results. Prefills run one at a time in order of arrival. Decodes run in parallel.
 
 A prefill starts when the server is free and all blocks of the request fit, including the blocks of its answer. No
 request is therefore ever preempted, and a request costs O(blocks) for an answer of any length. Values are fixed at
@@ -39,9 +39,9 @@ class _Prefill:
     request: EngineRequest
     blocks: list[int]
     hit_blocks: int
-    """Number of blocks that were on the GPU."""
+    """Number of blocks that were already in GPU memory."""
     loads: Sequence[BlockHash]
-    """Blocks from the host tier."""
+    """Blocks to load from the host tier."""
     ends_at: float
 
 

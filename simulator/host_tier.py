@@ -1,4 +1,4 @@
-"""Host memory of one engine, which holds copies of KV blocks, as with vLLM's OffloadingConnector.
+"""Host memory of one engine with copies of KV blocks, as in vLLM's OffloadingConnector.
 
 The module follows four rules of vLLM (vllm/distributed/kv_transfer/kv_connector/v1/offloading, vllm/v1/kv_offload/cpu):
 
@@ -18,14 +18,14 @@ from typing import Protocol
 
 
 class HostSink(Protocol):
-    """Receives every change of a host tier in order."""
+    """Receiver of every change of a host tier, in order."""
 
     def offloaded(self, hashes: Sequence[Hashable]) -> None:
-        """Receive blocks of which the host tier now holds a copy."""
+        """Handle blocks of which the host tier has received a copy."""
         ...
 
     def dropped(self, hashes: Sequence[Hashable]) -> None:
-        """Receive blocks whose copies the host tier has evicted."""
+        """Handle blocks whose copies the host tier has evicted."""
         ...
 
 
@@ -41,12 +41,12 @@ class NoHostSink:
 
 @dataclass(frozen=True, slots=True)
 class LoadTiming:
-    """Duration of loads from the host tier to the GPU."""
+    """Durations of loads from the host tier to the GPU."""
 
     tokens_per_s: float = 200_000.0
-    """Tokens per second. The default is 24 GiB/s, about a PCIe 4 link, with 128 KiB of KV cache per token."""
+    """Number of tokens loaded per second, by default for 24 GiB/s (PCIe 4) and 128 KiB of KV cache per token."""
     fixed_s: float = 0.0
-    """Fixed seconds per load, whatever its length."""
+    """Seconds that each load takes in addition to the time for its blocks."""
 
     def __post_init__(self) -> None:
         if not self.tokens_per_s > 0:
@@ -55,13 +55,13 @@ class LoadTiming:
             raise ValueError(f"fixed_s must not be negative, got {self.fixed_s}")
 
     def load_s(self, tokens: int) -> float:
-        """Return the seconds of a load of *tokens* tokens that has the link for itself. Nothing takes no time."""
+        """Return the seconds of a load of *tokens* tokens without concurrent loads, or 0 for no tokens."""
         return self.fixed_s + tokens / self.tokens_per_s if tokens else 0.0
 
 
 class HostTier:
-    """Copies of *capacity* blocks in host memory. Operations are linear in the blocks passed to them, plus O(evicted +
-    pinned blocks).
+    """Copies of at most *capacity* blocks in host memory. Operations are linear in the blocks passed to them, plus
+    O(evicted + pinned blocks).
     """
 
     def __init__(self, capacity: int, timing: LoadTiming | None = None, *, sink: HostSink | None = None) -> None:
@@ -71,9 +71,9 @@ class HostTier:
         self._timing = timing if timing is not None else LoadTiming()
         self._sink: HostSink = sink if sink is not None else NoHostSink()
         self._blocks: OrderedDict[Hashable, None] = OrderedDict()
-        """Held blocks, the least recently used one first."""
+        """Blocks in the host tier, least recently used block first."""
         self._pins: Counter[Hashable] = Counter()
-        """Number of running loads by block."""
+        """Number of running loads of each block."""
         self._link_free_at = 0.0
 
     def __len__(self) -> int:
@@ -92,7 +92,7 @@ class HostTier:
                 blocks.move_to_end(block)
 
     def store(self, hashes: Sequence[Hashable]) -> None:
-        """Copy the blocks of the sequence *hashes* that the host tier does not hold yet, if there is room for all."""
+        """Copy those blocks of the sequence *hashes* that are not in the host tier yet, if all of them fit."""
         new = [block for block in hashes if block not in self._blocks]
         if not new:
             return
@@ -108,7 +108,7 @@ class HostTier:
         self._sink.offloaded(new)
 
     def begin_load(self, hashes: Sequence[Hashable], tokens: int, now: float) -> float:
-        """Begin to load the held blocks *hashes* of *tokens* tokens. Return the time at which they are on the GPU.
+        """Begin to load the blocks *hashes*, which have *tokens* tokens. Return the time when they will be on the GPU.
 
         The blocks are pinned until `end_load` is called.
         """
@@ -119,18 +119,18 @@ class HostTier:
         return self._link_free_at
 
     def end_load(self, hashes: Sequence[Hashable]) -> None:
-        """Unpin the blocks of a load that has ended or was given up. The copy of a given up load still runs."""
+        """Unpin the blocks of a load that has ended or was given up. The copying of a given up load still continues."""
         self._pins.subtract(hashes)
         for block in hashes:
             if self._pins[block] <= 0:
                 del self._pins[block]
 
     def clear(self) -> None:
-        """Remove all blocks. The sink is not notified, because the block pool reports that all tiers were cleared."""
+        """Remove all blocks without notifying the sink, because the block pool reports that all tiers were cleared."""
         self._blocks.clear()
 
     def _evictable(self, count: int, kept: set[Hashable]) -> list[Hashable] | None:
-        """Return the *count* blocks to evict, without those in *kept*, or None if there are too few."""
+        """Return the *count* blocks to evict, which are not in *kept*, or None if there are too few blocks."""
         found: list[Hashable] = []
         if count <= 0:
             return found

@@ -30,11 +30,11 @@ class SimulatorOptions:
     """Tokens per block."""
     prefill_tokens_per_s: float = 10_000.0
     host_blocks: int = 0
-    """Number of blocks in the host tier of each rank, or 0 for no host tier."""
+    """Number of KV blocks in the host tier of each rank, or 0 for no host tier."""
     load_tokens_per_s: float = LoadTiming().tokens_per_s
     """Tokens per second that are loaded from the host tier to the GPU."""
     load_ms: float = 0.0
-    """Fixed milliseconds per load, whatever its length."""
+    """Fixed milliseconds of each load from the host tier, independent of its length."""
     tpot_ms: float = 12.0
     """Milliseconds per output token for a request that runs alone."""
     speed: float = 1.0

@@ -182,7 +182,7 @@ class _Transfer:
     async def bring(
         self, requests: Sequence[EngineRequest], host: str, port: int, questions: Sequence[Question]
     ) -> None:
-        """Fetch the prompt blocks of *requests*, given with questions. Raises `NotFetched` if blocks are missing."""
+        """Fetch the prompt blocks of *requests* from other workers. Raises `NotFetched` if blocks are missing."""
         for request, question in zip(requests, questions, strict=False):
             tokens = await fetched(host, port, question, timeout_s=self.timeout_s)
             held = len(self.pool.match(request.block_hashes, request.prompt_tokens // self.pool.block_size))

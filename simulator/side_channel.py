@@ -1,4 +1,4 @@
-"""Transfer of computed KV blocks between simulated workers. A question and its answer are one line of JSON each.
+"""Transfer of computed KV blocks between simulated workers. A request and its answer are one line of JSON each.
 
 NIXL has such a port in addition to the data transfer, called its side channel, and SGLang has one called its bootstrap
 server. The simulator transfers no cache contents, because they would be made up. The answer only says whether the
@@ -136,7 +136,7 @@ class SideChannel:
 
 
 async def fetched(host: str, port: int, question: Question, *, timeout_s: float) -> int:
-    """Fetch the KV blocks that *question* asks for, and return their number of tokens. They cannot be fetched again.
+    """Fetch the KV blocks named in *question*, and return their number of tokens. No one can fetch them again.
 
     Raises:
         NotFetched: if the worker is unreachable, does not have the blocks, or does not answer in time.

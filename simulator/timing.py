@@ -26,7 +26,7 @@ class Timing:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
 
     def at_speed(self, factor: float) -> "Timing":
-        """Return the timing of a GPU that prefills and decodes *factor* times as fast as this one."""
+        """Return the timing of a GPU that prefills and decodes *factor* times as fast as the GPU with this timing."""
         return replace(
             self,
             prefill_tokens_per_s=self.prefill_tokens_per_s * factor,

@@ -86,7 +86,7 @@ class RefusedLogins:
             )
 
     async def run(self) -> None:
-        """Write audit log entries for rejected requests when they are due, until cancelled."""
+        """Write audit log entries for rejected requests when they are due, until canceled."""
         while True:
             await asyncio.sleep(LOOK_S)
             await self.settle()

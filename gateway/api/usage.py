@@ -28,7 +28,7 @@ router = APIRouter(tags=["usage"])
 
 _REQUESTS: Measure = "requests_per_minute"
 _DIGITS = 6
-"""Number of decimal digits of remaining amounts, which include fractions of cents and of cheaper tokens."""
+"""Number of decimal digits in remaining amounts, because amounts in dollars and weighted tokens have fractions."""
 
 
 @dataclass(frozen=True, slots=True)

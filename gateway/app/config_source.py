@@ -128,7 +128,7 @@ class Reloader(Generic[T]):
             return outcome
 
     async def run(self) -> None:
-        """Reload the configuration on request and on file changes until cancelled."""
+        """Reload the configuration on request and on file changes until canceled."""
         while True:
             if await self._is_asked() or await asyncio.to_thread(self._configuration.has_changed):
                 await self.reload()

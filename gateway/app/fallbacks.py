@@ -115,7 +115,7 @@ class FallbackSpec(Generic[GroupT]):
         self.tools = tools
         self.price = price if group.price is None else listed_price(group.price)
         self.backend_settings = group.model_copy(update=_NOT_OF_THE_BACKEND)
-        """Settings of the fallback without the fields that can change without a new backend."""
+        """Settings of the fallback, except the fields whose changes require no new backend."""
 
 
 class FallbackKind(Protocol[GroupT]):

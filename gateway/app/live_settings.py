@@ -119,7 +119,7 @@ class LiveSettings:
                 self._found(source, search)
 
     async def run(self) -> None:
-        """Apply the results of worker discovery until cancelled."""
+        """Apply the results of worker discovery until canceled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             self._follow()
@@ -259,7 +259,7 @@ class LiveSettings:
         self._reloads.follow([model.name for model in settings.models if sources_of(model)])
 
     def _follow(self) -> None:
-        """Start a background task for each source without one. Before `run` is called, this method does nothing."""
+        """Start a background task for each source that has none yet. Before `run` is called, do nothing."""
         for source, search in self._searches.items():
             if search.task is None and self._tasks is not None:
                 search.task = self._tasks.create_task(self._follow_one(source, search))

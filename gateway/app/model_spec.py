@@ -54,7 +54,7 @@ class FleetSpec:
 
 @dataclass(frozen=True, slots=True)
 class RetrySpec:
-    """Retry budget: the fraction of requests that can be retried, and the retries per second that always can."""
+    """Retry budget: the share of requests that can be retried, and the retries per second that are always allowed."""
 
     budget_share: float
     budget_floor_per_s: float
@@ -130,7 +130,7 @@ class ModelSpec:
         return self.strategy, self.needs_events, self.fairness, self.disaggregation
 
     def zone_penalty_of(self, worker: WorkerSpec) -> float:
-        """Return the seconds that a request to the zone of *worker* costs in addition, or 0 if a zone is unknown."""
+        """Return the extra cost in seconds of a request to the zone of *worker*, or 0 if a zone is unknown."""
         return self.zone_penalty_s if self.zone and worker.zone and worker.zone != self.zone else 0.0
 
 

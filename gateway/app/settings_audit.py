@@ -35,7 +35,7 @@ Json = dict[str, Any]
 SECRET, OTHER_SECRET = "(secret ", "(another secret "  # with a fingerprint and a bracket, what stands in their place
 FINGERPRINT_DIGITS = 16
 MAX_PLACES = 1000
-"""Maximum number of settings to compare individually, including those of listed workers. A digest covers the rest."""
+"""Maximum number of settings to compare individually, including those of listed workers. A digest covers all others."""
 MORE = "(more)"
 """Name under which the digest of the remaining settings is logged."""
 MAX_TEXT = 300
@@ -251,7 +251,7 @@ def _name_of(entry: Any, number: int) -> str:
 
 
 def _differences(before: Json, after: Json) -> tuple[Json, Json]:
-    """Return entries with old values that *after* changes or removes, and the entries that it adds or changes."""
+    """Return the old values that *after* changes or removes, and the new values that *after* changes or adds."""
     places = [place for place in (*before, *after) if before.get(place, _NONE) != after.get(place, _NONE)]
     old = {place: before[place] for place in places if place in before}
     new = {place: after[place] for place in places if place in after}

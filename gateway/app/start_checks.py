@@ -81,7 +81,7 @@ class StartChecks:
         self._found: dict[tuple[str, SubscriptionTarget], Examination] = {}
 
     async def run(self) -> None:
-        """Check every worker that was not checked yet, again and again, until cancelled."""
+        """Check every worker that was not checked yet, again and again, until canceled."""
         while True:
             await asyncio.sleep(INTERVAL_S)
             await self.check()

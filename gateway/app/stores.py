@@ -62,7 +62,7 @@ class Stores:
     Unlike `identify`, it also initializes a Redis store without identity.
     """
     loops: Callable[[], Sequence[Coroutine[Any, Any, None]]]
-    """Function that returns the background loops of the store. Run them after `open`, until cancelled."""
+    """Function that returns the background loops of the store. Run them after `open`, until canceled."""
     aclose: Callable[[], Awaitable[None]]
 
 

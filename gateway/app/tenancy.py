@@ -171,7 +171,7 @@ class Tenancy:
             await self._following.load()
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
-        """Return the background loops to run after `begin` until cancelled."""
+        """Return the background loops to run after `begin` until canceled."""
         return [
             *self.stores.loops(),
             self._following.run(),

@@ -21,7 +21,7 @@ from gateway.models.tokenizing.tokenizer_chain import TokenizerChain
 Addresses = Callable[[], Sequence[EngineAddress]]
 
 ENGINE_CHECK_S = 5.0
-"""Maximum seconds for an engine to answer a check for which no request waits."""
+"""Maximum seconds for an engine to answer a check that delays no request."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -234,7 +234,7 @@ def _with_ranks(
 
 
 def _of_vllm(samples: _Samples, started_at: float | None) -> EngineReading:
-    """Read vLLM's metrics, which vllm/v1/metrics/loggers.py names. The label ``engine`` is the rank."""
+    """Read vLLM's metrics, whose names are in vllm/v1/metrics/loggers.py. The label ``engine`` is the rank."""
     blocks, tokens, block_size, caching = 0, 0, None, None
     for sample in {s.labels.get("engine", ""): s for s in samples.all("vllm:cache_config_info")}.values():
         block_size = _positive(sample.labels.get("block_size")) or block_size
@@ -269,8 +269,8 @@ def _is_asleep(states: list[Sample]) -> bool | None:
 
 
 def _of_sglang(samples: _Samples, started_at: float | None) -> EngineReading:
-    """Read SGLang's metrics, which sglang/srt/observability/metrics_collector.py names. Ranks with the same ``dp_rank``
-    share a cache.
+    """Read SGLang's metrics, whose names are in sglang/srt/observability/metrics_collector.py. Ranks with the same
+    ``dp_rank`` share a cache.
     """
     tokens = samples.total("sglang:max_total_num_tokens", "dp_rank")
     pages = samples.by_rank("sglang:page_size", "dp_rank")
@@ -288,8 +288,8 @@ def _of_sglang(samples: _Samples, started_at: float | None) -> EngineReading:
 
 
 def _decoded(samples: list[Sample]) -> float | None:
-    """Return the number of tokens that is counted at every step. ``sglang:generation_tokens_total`` changes only when a
-    request ends.
+    """Return the generated tokens from a metric that changes at every step. ``sglang:generation_tokens_total`` changes
+    only when a request ends.
 
     Tensor-parallel ranks may count the same tokens several times. This does not matter, because only growth is used.
     """
@@ -347,5 +347,5 @@ def _of_dynamo(samples: _Samples, started_at: float | None) -> EngineReading:
 
 
 def _positive(label: str | None) -> int | None:
-    """Return the label as a positive integer, or None if the engine has not set the label yet."""
+    """Return the value of a label as a positive integer, or None if the engine has not set the label yet."""
     return int(label) if label is not None and _COUNT.fullmatch(label) else None

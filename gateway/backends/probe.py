@@ -10,8 +10,8 @@ from gateway.backends.upstream.reply import HttpReply
 from gateway.protocol.errors import UpstreamError
 
 ANSWER_BYTES = 64 * 1024
-"""Maximum number of body bytes to read from a response of which only the status matters. Then its connection can be
-reused.
+"""Maximum number of body bytes to read if only the status of a response matters. Reading them allows the connection to
+be reused.
 """
 PIECE_BYTES = 64 * 1024
 """Size in bytes of the pieces that are passed on at once. Other tasks can run between two pieces."""

@@ -181,8 +181,8 @@ class CacheCheck:
         return msgspec.json.decode(answer.content, type=_Answer).usage
 
     def _body(self, examinee: Examinee, salt: str | None, *, beginning: str | None = None) -> bytes:
-        """Return the body of a request of several blocks. By default, the first words differ for each worker. With
-        *beginning*, requests are equal for all workers.
+        """Return a request body whose prompt has several blocks. By default, the first words differ for each worker.
+        With *beginning*, requests are equal for all workers.
         """
         size = max([examinee.block_size or 0, self._confirmed.block_size(examinee.worker) or 0, 16])
         text = f"{beginning or self._nonce()} " + " ".join(WORDS[i % len(WORDS)] for i in range(4 * size))

@@ -350,7 +350,7 @@ class Model:
         return min(wanted_s, deadline_s)
 
     def _scope(self, body: Body) -> bytes:
-        """Return the key of the cache that requests share. As in vLLM, each LoRA adapter has its own cache."""
+        """Return the key that separates caches. Only requests with equal keys can share cached blocks."""
         salt = body.cache_salt
         return self._plain_scope + salt.encode() if salt else self._plain_scope
 

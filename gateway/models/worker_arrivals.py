@@ -3,7 +3,7 @@
 import asyncio
 
 HEARTBEAT_S = 0.25
-"""Seconds between two checks without an announcement. Circuit breakers close after some time without one."""
+"""Seconds between two checks without an announcement, because circuit breakers close without any announcement."""
 
 
 class WorkerArrivals:

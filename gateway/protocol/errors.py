@@ -315,7 +315,7 @@ class QueueFull(GatewayError):
 
 
 class WaitsTooLong(QueueFull):
-    """Raised if the wait for a worker would be too long and a fallback may answer."""
+    """Raised if the wait for a worker would be too long and a fallback can answer instead."""
 
 
 class StoreUnavailable(GatewayError):

@@ -14,8 +14,8 @@ def dotted(place: Place) -> str:
 
 
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return the end of a sentence that suggests the name in *names* most similar to *name*, or an empty string if none
-    is similar.
+    """Return a suggestion to append to an error message about *name*, or an empty string if no name in *names* is
+    similar.
     """
     near = difflib.get_close_matches(name, list(names), n=1)
     return f"; did you mean {near[0]!r}" if near else ""

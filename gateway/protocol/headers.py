@@ -58,7 +58,7 @@ STEERING: Final[tuple[bytes, ...]] = (
     b"routing-strategy",
 )
 """Prefixes of headers that make engines or routers select a worker, a priority, or the source of a prompt. They are
-used by vLLM, SGLang, Dynamo, llm-d and AIBrix. Callers cannot send them, because the gateway selects.
+used by vLLM, SGLang, Dynamo, llm-d and AIBrix. Callers cannot send them, because the gateway decides.
 """
 
 SESSION_HEADERS: Final = (
@@ -103,7 +103,7 @@ sets ``x-warmgate-*`` and ``x-ratelimit-*``. Its Bedrock backend sets ``x-warmga
 drops from the answers of workers.
 """
 UNBUFFERED: Final[Headers] = [(b"cache-control", b"no-cache"), (b"x-accel-buffering", b"no")]
-"""Headers that streams need. Otherwise, nginx buffers 4 to 8 kB of an answer before it sends anything."""
+"""Headers that streams need. Without these headers, nginx buffers 4 to 8 kB of an answer before it sends anything."""
 _BUFFERING: Final = frozenset(name for name, _ in UNBUFFERED)
 _BODY_HEADERS = frozenset(
     {

@@ -73,7 +73,7 @@ decode_text = msgspec.json.Decoder(TextBody, float_hook=Raw).decode
 
 decode_any_chat = msgspec.json.Decoder(ChatBody, float_hook=Raw).decode
 decode_chat = msgspec.json.Decoder(without_engine_fields(ChatBody), float_hook=Raw).decode
-"""Decoder for chat bodies without engine-internal fields. After it, no check for such fields is needed.
+"""Decoder for chat bodies that rejects engine-internal fields, so that no later check for them is needed.
 
 Raises: msgspec.ValidationError: if the body has an engine field or another fault.
 """

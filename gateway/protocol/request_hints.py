@@ -30,7 +30,7 @@ MAX_NAME_LENGTH: Final = 256
 
 
 def short_name(said: str) -> str:
-    """Return *said*, or its digest if *said* is too long."""
+    """Return the name *said*, or its digest if it is too long."""
     return said if len(said) <= MAX_NAME_LENGTH else name_digest(said)
 
 

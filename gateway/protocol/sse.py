@@ -64,7 +64,7 @@ class StreamObserver(ABC):
         self.done = False
         """Whether the end of the stream that the API requires has arrived, so that the answer is complete."""
         self.aborted = False
-        """Whether the engine gave up the request. vLLM does so without an error when it shuts down."""
+        """Whether the engine aborted the request. When vLLM shuts down, it aborts requests without an error."""
         self.failed: bytes | None = None
         """JSON of the first error event, or None. Engines send status 200 before they know whether they will fail."""
         self.response_id: str | None = None

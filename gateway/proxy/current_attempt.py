@@ -60,7 +60,7 @@ class CurrentAttempt:
         exchange.regret_s = own_s - best_s
 
     async def give_back(self, ending: Ending) -> None:
-        """Close the open reply and release the slot with the outcome *ending*. Without both, do nothing."""
+        """Close the open reply and release the slot with the outcome *ending*. If there is neither, do nothing."""
         answer, self.answer = self.answer, None
         booking, self.booking = self.booking, None
         if self._exchange.trace is not None:

@@ -51,12 +51,12 @@ class Disconnects:
         return watch
 
     def end(self, watch: Watch) -> None:
-        """Stop watching a request. A second call for the same watch *watch* does nothing."""
+        """Stop watching a request. A second call with the same *watch* does nothing."""
         if watch in self._young:
             del self._young[watch]
         elif watch.watcher is not None:
             watch.watcher.cancel()
 
     def run(self) -> Coroutine[Any, Any, None]:
-        """Return the coroutine that runs the sweeps until canceled."""
+        """Return a coroutine that checks periodically for disconnected callers until canceled."""
         return sweep(self._young, every_s=self._sweep_s)

@@ -100,9 +100,7 @@ class Downstream:
         return self._put({"type": "http.response.body", "body": data, "more_body": not last}, last=last)
 
     async def answer(self, status: int, headers: Headers, body: bytes) -> None:
-        """Send a complete response. If a keep-alive comment has begun a stream, the response becomes an error event at
-        its end.
-        """
+        """Send a complete response, or an error event if a keep-alive comment has already begun a stream."""
         if await self._has_started():
             await self.write(self._endpoint.errors.event(fault_in(status, body), self._next_number), last=True)
             return

@@ -86,7 +86,7 @@ class Exchange:
     answer_usd: float | None = None
     """Cost of the answer in US dollars for the response header, or None if the header is not sent."""
     shows_hits: bool = True
-    """Whether the caller and traces can show cache hits, because the caller cannot hit prompts of another team."""
+    """Whether to show cache hits to the caller and in traces, because they reveal nothing about other teams."""
     queued_s: float = 0.0
     """Seconds that the request waited in the queue for a free worker."""
     predicted_ttft_s: float | None = None

@@ -35,7 +35,7 @@ class ClientDeadline:
         self.due = self._loop.time() + self._limits.write_timeout_s
 
     def expect_body(self, received_bytes: int) -> None:
-        """Set the deadline for the next part of a request body of which *received_bytes* bytes have arrived."""
+        """Set the deadline for the next part of a request body after *received_bytes* bytes have arrived."""
         now = self._loop.time()
         due = now + self._limits.body_idle_s
         rate = self._limits.min_body_bytes_per_s

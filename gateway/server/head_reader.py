@@ -60,7 +60,7 @@ class HeadReader:
         self.is_chunked = False
         self.expects_continue = False
         self.fault: GatewayError | None = None
-        """Error for the client because of which the parsing was stopped, or None."""
+        """Error that stopped the parsing and that the client will receive, or None."""
 
     # Callbacks of the parser
 

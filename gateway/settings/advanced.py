@@ -1,4 +1,4 @@
-"""Settings for tuning. Replays of traces gave the defaults, and few deployments have to change them."""
+"""Settings for tuning. Their defaults come from replays of traces, and few deployments have to change them."""
 
 from pydantic import Field
 

@@ -130,8 +130,8 @@ def _renamed_variables(
 def _place_of_bedrock(
     data: Mapping[str, Any], environ: Mapping[str, str], moved: Mapping[str | int, int], place: Place
 ) -> Place:
-    """Return the new place of the setting of `models[].bedrock` at *place*, either in the entry of *moved* or in an
-    added entry.
+    """Return the new place of a setting that was below `models[].bedrock` at *place*: the entry of *moved*, or an added
+    entry.
     """
     models, number = data.get("models"), int(place[1])
     if number in moved:

@@ -1,4 +1,4 @@
-"""Secrets in those environment variables that ``secret_env`` settings name."""
+"""Secrets in environment variables whose names are given in ``secret_env`` settings."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -105,7 +105,7 @@ class RedisLink:
     async def run(self) -> None:
         """Probe the store while it is unavailable, so that its recovery is detected without traffic.
 
-        Runs until cancelled.
+        Runs until canceled.
         """
         while True:
             await self._is_lost.wait()

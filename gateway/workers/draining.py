@@ -101,7 +101,7 @@ class Draining:
         return None if drain is None or drain.next_at is None else max(0.0, drain.next_at - self._clock())
 
     def turn(self) -> float | None:
-        """Hand over the streams that are due. Return the seconds until the next handover, or None without one."""
+        """Hand over the streams that are due. Return the seconds until the next handover, or None if none follows."""
         now = self._clock()
         for (name, worker), drain in self._drains.items():
             if drain.next_at is not None and drain.next_at <= now:

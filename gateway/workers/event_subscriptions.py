@@ -262,7 +262,7 @@ class EventSubscriptions:
 
 
 def _say(followed: _Followed, level: int, said: str) -> None:
-    """Log the message *said* unless it is the message that was logged last for this worker."""
+    """Log the message *said*, unless the message logged last for this worker was the same."""
     if said != followed.said:
         followed.said = said
         _log.log(level, "worker %s %s", followed.subject.worker, said)

@@ -42,7 +42,7 @@ class HealthTarget:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     """HTTP headers for every health check request."""
     came_up: Callable[[], None] = lambda: None
-    """Function that is called after the fleet has marked the worker as up, awake or restarted, to wake requests."""
+    """Function that is called after the fleet has marked the worker as up, awake or restarted."""
     wants_adapters: Callable[[], bool] = lambda: False
     """Function that returns whether to query the worker for its LoRA adapters."""
     on_adapters: Callable[[list[str], float], None] = lambda _, __: None

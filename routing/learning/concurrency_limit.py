@@ -3,7 +3,7 @@
 import math
 
 ROOM_AT_FIRST = 8.0
-"""Number of requests without a visible end of prefill that are sent before evidence shows that the engine runs them."""
+"""Initial limit for requests that are not streamed, until the engine has shown how many it runs at the same time."""
 MIN_KEPT = 0.75
 """Share of its requests in flight that an engine with a queue keeps. Other gateways might have filled the queue."""
 GROWTH = 1.25

@@ -25,7 +25,7 @@ class Throughput:
         self._seen_s = 0.0
         """Total seconds of work ever measured. Past work counts as evidence even after it has lost its weight."""
         self._sent_s = 0.0
-        """Seconds of work that was sent at the time `_sent_at` and is in progress."""
+        """Seconds of work that were sent to workers at the time `_sent_at`."""
         self._sent_at: float | None = None
         self._is_watched = False
 

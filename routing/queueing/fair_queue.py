@@ -152,7 +152,7 @@ class FairQueue:
         return each
 
     def served(self, team: str, level: int, weight: float, cost_s: float, now: float) -> None:
-        """Charge the cost of a request, held or not, to its team. Call this method before the request is removed."""
+        """Charge the cost of a request to its team, even if it did not wait. Call this before its removal."""
         served = self._classes[level]
         served.accounts.charge(team, cost_s / weight)
         if self._waiting:
@@ -191,7 +191,7 @@ class FairQueue:
 
     def owed(self, rank: Rank) -> list[Waiting]:
         """Return the requests that no later arrival could overtake: the first request of each team with the lowest
-        account.
+        balance.
 
         Only the highest priority class that has ever been served has such requests.
         """
@@ -239,8 +239,8 @@ class FairQueue:
         return bool(self._may_spill)
 
     def spill(self, each: Waiting, now: float, rank: Rank, *, servers: int) -> Refusal | None:
-        """Remove *each* and return its refusal if its first token would be late and a fallback can answer. Otherwise
-        return None.
+        """Remove the request *each* if its first token would be late and a fallback can answer it. Return its refusal,
+        or None.
 
         *servers* is as in `refusal`. Until the throughput is measured, only the time already waited counts. The cost is
         linear in the number of waiting requests.
@@ -275,7 +275,7 @@ class FairQueue:
                 yield refusal
 
     def _spill_refusal(self, each: Waiting, left_s: float, now: float) -> Refusal | None:
-        """Return a refusal if the first token is late after the request's wait so far and *left_s* more seconds."""
+        """Return a refusal if a request's first token is late after its wait so far and *left_s* more seconds."""
         if each.spill_in_s is None:
             return None
         wait_s = now - each.since + (left_s if self._throughput.evidence >= 1.0 else 0.0)

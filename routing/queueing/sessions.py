@@ -1,4 +1,4 @@
-"""Detects whether a request begins a session or continues one."""
+"""Detection whether a request begins a session or continues a session."""
 
 import numpy as np
 

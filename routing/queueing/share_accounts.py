@@ -23,7 +23,7 @@ class ShareAccounts(Generic[Name]):
         self._accounts: dict[Name, float] = {}
 
     def account(self, name: Name) -> float:
-        """Return the account level at which the next request of the owner *name* starts."""
+        """Return the balance of the owner *name* that counts for the order in which owners are served."""
         return max(self._now, self._accounts.get(name, 0.0))
 
     @property
@@ -32,11 +32,11 @@ class ShareAccounts(Generic[Name]):
         return bool(self._accounts)
 
     def stands_first(self, name: Name) -> bool:
-        """Return whether the account of *name* is at the minimum, so that no later owner can overtake *name*."""
+        """Return whether the owner *name* is served first: no owner that arrives later can have a lower balance."""
         return self._accounts.get(name, 0.0) <= self._now
 
     def charge(self, name: Name, cost: float) -> None:
-        """Charge a served request to the owner *name*. *cost* is the request's work divided by the owner's weight."""
+        """Charge the owner *name* for a served request. *cost* is the request's work divided by the owner's weight."""
         account = self._accounts.get(name, 0.0)
         self._now = max(self._now, account)
         self._accounts[name] = self._now + cost

@@ -30,7 +30,7 @@ from gateway.workers.added_workers import KnownWorkers, Origin, admission, check
 router = APIRouter(prefix="/admin/v1/workers", tags=["gateway"])
 
 PENDING, UNKNOWN = "pending", "unknown"
-"""States of a worker that this gateway does not use yet, and of a worker that a command without a gateway lists."""
+"""States of a worker: pending if the gateway does not use it yet, and unknown if no gateway was asked."""
 
 
 class ListedWorkerResponse(WorkerResponse):

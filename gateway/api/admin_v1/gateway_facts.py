@@ -80,7 +80,7 @@ class WorkerFacts:
     clock_ahead_s: float | None = None
     """Seconds by which the worker's clock is ahead of the clock of the program that asked it."""
     fault: str | None = None
-    """Reason why the worker did not answer a question, or None."""
+    """Reason why the worker did not answer a query, or None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +126,7 @@ class TeamFacts:
     name: str
     keys: int = 0
     unlimited_keys: tuple[str, ...] = ()
-    """Ids of usable keys for which neither the key nor the team has a limit."""
+    """Ids of usable API keys that have no limit, neither of their own nor from their team."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,9 +143,9 @@ class StoreFacts:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GatewayFacts:
     time: float | None = None
-    """Clock of the gateway in seconds since 1970, or None if no gateway was asked."""
+    """Time by the gateway's clock in seconds since 1970, or None if no gateway was asked."""
     asked_at: float | None = None
-    """Clock of the asking program when the gateway's answer arrived."""
+    """Time at which the gateway's answer arrived, by the clock of the program that asked."""
     version: str | None = None
     open_mode: str | None = None
     """Access without keys: loopback or network, or None if teams or a store are configured."""

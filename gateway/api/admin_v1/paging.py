@@ -47,7 +47,7 @@ def listing(data: Sequence[Any], after: str | None) -> dict[str, Any]:
 
 
 async def of_cursor(page: Awaitable[T]) -> T:
-    """Await *page*, requested with a cursor in `after`, and return it.
+    """Await and return *page*, which was requested with a cursor in the parameter `after`.
 
     Raises:
         InvalidField: if the cursor is invalid.

@@ -45,7 +45,7 @@ class SqliteClaims:
         await self._file.run(act)
 
     def _kept(self, connection: sqlite3.Connection, claim_id: str) -> Claim | None:
-        """Return the record with that ID, or None. Expired records are deleted first."""
+        """Return the request record with the given ID, or None. Expired records are deleted first."""
         connection.execute(_TABLE)
         connection.execute("DELETE FROM claims WHERE until <= ?", (self._wall_clock(),))
         row = connection.execute("SELECT id, body, made FROM claims WHERE id = ?", (claim_id,)).fetchone()

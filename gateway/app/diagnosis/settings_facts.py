@@ -25,7 +25,7 @@ from routing.strategies import STRATEGIES
 
 @dataclass(frozen=True, slots=True)
 class SettingsFacts:
-    """Facts about a settings file, with the addresses of workers and stores that a diagnosis can ask."""
+    """Facts about a settings file, with the addresses of workers and stores that a diagnosis can query."""
 
     facts: GatewayFacts
     workers: Mapping[tuple[str, str], WorkerSpec]

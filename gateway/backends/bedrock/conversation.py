@@ -52,7 +52,7 @@ class Conversation:
 
     @property
     def shows_reasoning(self) -> bool:
-        """Return whether there are tool calls and each turn with calls begins with the reasoning behind them."""
+        """Return whether there are tool calls and each turn with calls begins with the reasoning for the calls."""
         calling = [turn["content"] for turn in self.turns if any("toolUse" in block for block in turn["content"])]
         return bool(calling) and all("reasoningContent" in content[0] for content in calling)
 
@@ -204,7 +204,7 @@ def _reasoning(block: Reasoning) -> Block:
 
 
 def _turn(role: str, blocks: list[Block]) -> Turn:
-    """Return a turn of *role*. Text is added to a turn with a document but no text, which Converse would reject."""
+    """Return a message with the role *role*. Text is added to a message with a document but without text."""
     if any("document" in block for block in blocks) and not any("text" in block for block in blocks):
         blocks = [*blocks, {"text": _PLACEHOLDER}]
     return {"role": role, "content": blocks}

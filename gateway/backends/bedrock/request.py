@@ -42,7 +42,7 @@ class ConverseRequest:
     """Request to Converse, with the names of dropped fields and the options for reading the response."""
 
     payload: dict[str, Any]
-    """JSON body for both Converse and ConverseStream. In contrast, the model id is in the URL path."""
+    """JSON body for both Converse and ConverseStream. The model id is in the URL path instead."""
     dropped: tuple[str, ...]
     """Sorted names of request fields that were dropped or only mentioned in the prompt. Fields inside messages appear
     as ``messages.name``.

@@ -37,7 +37,7 @@ _OF_CONVERSE = {
     "output_format": "outputConfig",
     "service_tier": "serviceTier",
 }
-"""Names in Converse of those fields that error messages call by their names in the model's own API."""
+"""Converse's names for those request fields for which error messages use the names of the model's own API."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ class RateLimits(msgspec.Struct, frozen=True):
 
 
 class Allowance:
-    """Rate limiter that reserves the largest possible use of a request, and later replaces it by the actual use.
+    """Rate limiter that reserves the largest possible use of a request, and later replaces it with the actual use.
 
     It counts like AWS's quotas (user guide, quotas-token-burndown). The prompt and ``maxTokens`` are counted when the
     request starts, and tokens that were not generated are returned. A time before the latest one counts as the latest.
@@ -67,7 +67,7 @@ class Allowance:
         return self._slow_start.share(max(now, self._now))
 
     def wait_s(self, tokens: float, now: float) -> float | None:
-        """Return the seconds until a request with *tokens* is allowed, or None if never. Questions count as use."""
+        """Return the seconds until a request with *tokens* is allowed, or None if never. Each call counts as use."""
         self._turn(now)
         waits = [
             0.0 if self._requests is None else self._requests.wait_s(1.0),

@@ -27,7 +27,7 @@ TRIAL_S = 30.0
 
 
 class FallbackBreaker:
-    """Circuit breaker of one fallback target. A *life* is the number of a period between two openings."""
+    """Circuit breaker of one fallback target. A *life* is the number of the period between two openings."""
 
     __slots__ = ("_failures", "_life", "_opened_at", "_openings", "_trial_at", "_until")
 

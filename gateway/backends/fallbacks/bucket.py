@@ -40,7 +40,7 @@ class Bucket:
         self._level = min(self._burst, self._level + refill)
 
     def wait_s(self, units: float) -> float | None:
-        """Return the seconds until *units* can be granted, or None if they never can. Call `turn` first."""
+        """Return the seconds until *units* can be granted, or None if this is impossible. Call `turn` first."""
         if units > self._amount:
             return None
         lacking = min(units, self._burst) - self._level

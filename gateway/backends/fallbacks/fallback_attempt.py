@@ -82,7 +82,7 @@ class FallbackAttempt:
                 self._spend(usage.completion_tokens, now, prompt=usage.prompt_tokens, cached=cached)
 
     def failed(self, error: UpstreamError, now: float) -> None:
-        """Settle the cost of a failed request. Unless surely nothing was generated, the expected output is charged."""
+        """Settle the cost of a failed request. If tokens might have been generated, the expected output is charged."""
         if self._ends("failed", now):
             target = self._fallback.target
             target.breaker.failed(classify(error), self._life, now)

@@ -84,7 +84,7 @@ class SpillBudget:
         self._spent.add(usd, now)
 
     def give_back(self, spill: HeldBudget, now: float) -> None:
-        """Release a budget reservation of which nothing was spent."""
+        """Release a budget reservation of a request that spent nothing."""
         reserved_at = self._held[spill]
         self._release(spill)
         if now - reserved_at < MINUTE_S:

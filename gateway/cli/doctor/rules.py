@@ -11,7 +11,7 @@ ENOUGH_REQUESTS = 20
 SHORT_SHARE = 0.9
 """Share of prompts shorter than one block above which no cache hits can be expected."""
 ENOUGH_SPREAD = 200
-"""Number of requests from which the distribution over the workers is judged."""
+"""Minimum number of requests for a judgment of their distribution over the workers."""
 MOST_SHARE = 0.8
 """Share of a model's requests that is too high for one of several workers."""
 BUSY_S = 1.0

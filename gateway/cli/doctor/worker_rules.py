@@ -23,7 +23,7 @@ AT_ONCE_SHARE = 0.8
 USUAL_FEATURES = frozenset({"text", "chat"})
 """Prompt features that almost every prompt has."""
 SHORT_STAY_S = 30.0
-"""Seconds in the cache that are fewer than the pause between two turns of most conversations."""
+"""Seconds in the cache that are fewer than the pause between two messages in most conversations."""
 
 
 def unavailable(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:

@@ -39,12 +39,12 @@ def unload_call(name: str, engine: EngineKind | None) -> Call:
 
 
 def is_loaded_now(status: int, body: bytes) -> bool:
-    """Return whether this answer to `load_call` means that the worker has loaded the adapter, now or earlier."""
+    """Return whether an answer to `load_call` means that the worker has loaded the adapter, now or earlier."""
     return status == 200 or (status == 400 and b"already" in body)
 
 
 def is_unloaded_now(status: int) -> bool:
-    """Return whether this answer to `unload_call` means that the worker no longer has the adapter."""
+    """Return whether an answer to `unload_call` means that the worker no longer has the adapter."""
     return status in {200, 404}
 
 

@@ -1,4 +1,4 @@
-"""Owners of stored responses, which are the worker that stores a response of the Responses API, and its team."""
+"""Owners of stored responses. The owner is the worker that stores a response of the Responses API, with its team."""
 
 import asyncio
 import hashlib

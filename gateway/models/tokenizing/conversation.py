@@ -205,8 +205,8 @@ def _call(call: Any) -> JsonObject:
 
 
 def _arguments(written: str) -> JsonObject:
-    """Return the arguments of a tool call, or an empty object if they are no object. vLLM does the same, so that an old
-    message does not end a conversation.
+    """Return the arguments of a tool call, or an empty object if they are not an object. vLLM does the same, so that an
+    old message does not end a conversation.
     """
     try:
         arguments = json.loads(written)

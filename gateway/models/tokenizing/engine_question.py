@@ -1,4 +1,4 @@
-"""HTTP requests to engines for tokens, with limits on time and size. Failing engines are skipped for a while."""
+"""HTTP requests that ask engines for tokens, with limits on time and size. Failing engines are skipped for a while."""
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ class EngineAddress(msgspec.Struct, frozen=True):
 
 
 class EngineQuestion:
-    """Client that sends POST requests to *path* on the engines at *addresses*, in turn.
+    """Client that sends POST requests to *path* on the engines at *addresses*, one engine after another.
 
     An engine without *path* is skipped for *rest_s* seconds. An engine that cannot be reached, or is too slow, is
     skipped for *pause_s* seconds. *clock* returns monotonic seconds.

@@ -90,7 +90,7 @@ def _tools(tools: list[JsonObject]) -> list[JsonObject] | None:
 
 
 def _messages_of(turn: _Turn) -> Iterator[JsonObject]:
-    """Yield the chat messages for one *turn*: first the tool results, and then one message with all other parts."""
+    """Yield the chat messages for the message *turn*: first the tool results, then one with all other parts."""
     if turn.role not in ("user", "assistant"):
         raise Unknowable("unsupported" if turn.role == "system" else "malformed")
     if isinstance(turn.content, str):

@@ -162,7 +162,7 @@ def _anthropic_event(fault: Fault, number: int) -> bytes:  # noqa: ARG001  # eve
 
 
 def _as_anthropic(status: int, said: Any) -> Any:  # noqa: ARG001  # the type decides
-    """Return *said* if it has one of Anthropic's error types. In Anthropic's format, vLLM sends its own error types."""
+    """Return the error *said* if its type is one of Anthropic's. vLLM sends other types in Anthropic's format."""
     match said:
         case {"type": "error", "error": {"type": str(kind), "message": str()}} if kind.endswith("_error"):
             return said

@@ -18,12 +18,12 @@ from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.parts import groups_of
 
 PLACES = b""
-"""Question type that asks only for the positions of the fields of a request body. It is sent in place of a URL path."""
+"""Type of decoding request that asks only for the positions of the fields. It is sent in place of a URL path."""
 TEXTS, ACTING_TEXTS = b"texts", b"acting texts"
-"""Question types that ask for the texts that guardrails check. They are sent in place of a URL path."""
+"""Types of decoding requests that ask for the texts that guardrails check. They are sent in place of a URL path."""
 REDACTED = b"redacted"
-"""Question type that asks for the request body with other texts. It is sent in place of a URL path, and the texts are a
-MessagePack list in place of the content type.
+"""Type of decoding request that asks for the request body with other texts. It is sent in place of a URL path, and the
+texts are a MessagePack list in place of the content type.
 """
 
 _HEAD = struct.Struct("<IIQQ")
@@ -45,8 +45,8 @@ class DecodeResult(msgspec.Struct, array_like=True):
     message: str = ""
     param: str | None = None
     texts: list[str] | None = None
-    """Texts for guardrails. The next two fields are the indexes of the texts that are JSON, and the indexes of each
-    message's texts.
+    """Texts for guardrails, or None. Two further fields have the indexes of texts that are JSON and of the texts in
+    each message.
     """
     json_texts: list[int] = []
     groups: list[list[int]] = []
@@ -72,7 +72,7 @@ class DecodeResult(msgspec.Struct, array_like=True):
         return self.redacted
 
     def to_body(self) -> Body | None:
-        """Return the decoded request body, or None if the question asked only for the positions of the fields.
+        """Return the decoded request body, or None if only the positions of the fields were requested.
 
         Raises:
             ClientError: if the request body is not valid.
@@ -104,7 +104,7 @@ def send_question(line: socket.socket, path: bytes, content_type: bytes, raw: by
 
 
 def read_question(line: socket.socket) -> tuple[bytes, bytes, bytes, int] | None:
-    """Return the path, content type, body and *max_values* of the next question, or None at the end."""
+    """Return the path, content type, body and *max_values* of the next decoding request, or None at the end."""
     head = _exactly(line, _HEAD.size)
     if not head:
         return None

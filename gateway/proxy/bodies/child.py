@@ -71,8 +71,8 @@ def answer_to(path: bytes, content_type: bytes, raw: bytes, *, max_values: int) 
 
 
 def serve(line: socket.socket, *, cpu_s: float | None) -> None:
-    """Answer questions until the connection ends. Decoding a body can take *cpu_s* seconds of CPU time, or any time if
-    *cpu_s* is None.
+    """Handle decoding requests until the connection ends. Decoding a body can take *cpu_s* seconds of CPU time, or any
+    time if *cpu_s* is None.
     """
     while True:
         question = read_question(line)

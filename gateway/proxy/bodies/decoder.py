@@ -130,7 +130,7 @@ class BodyDecoder:
 
 
 class DecoderProcess:
-    """Process that decodes request bodies. It starts with the first question, and serves one thread at a time."""
+    """Process that decodes request bodies. It starts with the first body, and serves one thread at a time."""
 
     def __init__(self, *, max_cpu_s: float, max_wait_s: float) -> None:
         self._max_cpu_s = max_cpu_s
@@ -172,7 +172,7 @@ class DecoderProcess:
             self._process.kill()
 
     def stop(self) -> None:
-        """End the decoder process now. The next question starts a new process."""
+        """End the decoder process now. The next body to decode starts a new process."""
         process, self._process = self._process, None
         line, self._line = self._line, None
         if line is not None:

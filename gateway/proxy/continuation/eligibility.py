@@ -127,7 +127,7 @@ def is_possible_by_text(fields: Fields) -> bool:
 
 
 def _has_no_effect(name: str, value: Raw) -> bool:
-    """Return whether the field *name* with this *value* has the same effect as no field."""
+    """Return whether the field *name* with this *value* has the same effect as if it were missing."""
     text = bytes(value)
     try:
         return _is_neutral(name, text)

@@ -59,7 +59,7 @@ def form_texts(raw: bytes, content_type: bytes, places: Places | None, *, acts: 
 
 
 def with_form_texts(raw: bytes, content_type: bytes, fields: Sequence[Field], said: Sequence[str]) -> bytes:
-    """Return the form *raw* with the texts of *fields* replaced with *said*. All other bytes stay unchanged.
+    """Return the form *raw* with the texts *said* in place of the texts of *fields*. All other bytes stay unchanged.
 
     Raises:
         InvalidField: if parsers could read the changed form in different ways. The attribute *param* names the field.

@@ -34,7 +34,7 @@ class RequestReader(Protocol):
         ...
 
     async def rewritten(self, raw: bytes, said: Sequence[str]) -> bytes:
-        """Return *raw* with its texts replaced with *said*. Unchanged values keep their exact bytes."""
+        """Return *raw* with the texts *said* in place of its texts. Unchanged values keep their exact bytes."""
         ...
 
 
@@ -66,7 +66,7 @@ def texts_of(raw: bytes, *, acts: bool) -> list[Text]:
 
 
 def rewrite_texts(raw: bytes, said: Sequence[str]) -> bytes:
-    """Return *raw* with its texts replaced with *said* (see `RequestReader.rewritten`). O(bytes)."""
+    """Return *raw* with the texts *said* in place of its texts (see `RequestReader.rewritten`). O(bytes)."""
     body: dict[str, Any] = _decode(raw)
     changed = with_request_texts(body, tuple(said))
     return spliced(raw, {key: msgspec.json.encode(changed[key]) for key in body if changed[key] is not body[key]})

@@ -30,8 +30,8 @@ class Scan:
         replacement: str | None = None,
         allows: Callable[[str], bool] | None = None,
     ) -> None:
-        """Create a scan. *replacement* replaces each match or, if it is None, the match's kind in brackets does. The
-        function *allows* returns true for matches to ignore.
+        """Create a scan that replaces each match with *replacement* or, if it is None, with the match's kind in
+        brackets. The function *allows* returns true for matches to ignore.
         """
         self.detectors = tuple(detectors)
         self.replacement = replacement

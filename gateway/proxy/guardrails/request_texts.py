@@ -135,8 +135,8 @@ def request_texts(body: dict[str, Any]) -> list[Text]:
 
 
 def with_request_texts(body: dict[str, Any], said: "list[str] | tuple[str, ...]") -> dict[str, Any]:
-    """Return *body* with its texts replaced with *said*, which has one text for each result of `request_texts`.
-    Unchanged values are the same objects.
+    """Return *body* with the texts *said* in place of its texts, one for each result of `request_texts`. Unchanged
+    values are the same objects.
     """
     upcoming = iter(said)
     return _changed_body(body, Walk(lambda _: next(upcoming)))

@@ -250,7 +250,7 @@ class _Look:
             self.clean.append(self._digest(places))
 
     def _fed(self, redactor: Redactor, said: str) -> Generator[None, None, str]:
-        """Return the text *said* after *redactor* has redacted it."""
+        """Return the text *said* as redacted by *redactor*."""
         pieces: list[str] = []
         for start in range(0, len(said), PIECE_CHARS):
             pieces.append(redactor.feed(said[start : start + PIECE_CHARS]))

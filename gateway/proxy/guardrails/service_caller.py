@@ -30,7 +30,7 @@ class ServiceCaller:
         self._breaker = Breaker()
 
     async def ask(self, question: Callable[[], Awaitable[T]]) -> T:
-        """Call the service with the function *question*, and return the result.
+        """Call the service by awaiting the function *question*, and return the result.
 
         Raises:
             GuardrailUnavailable: if the call fails or takes too long, or the circuit breaker is open.

@@ -82,7 +82,7 @@ def texts_in(value: Any, key: str = "") -> list[Text]:
 
 
 def with_texts(value: Any, said: "list[str] | tuple[str, ...]", key: str = "") -> Any:
-    """Return *value* with its texts replaced with *said*, which has one text for each result of `texts_in`. If nothing
+    """Return *value* with the texts *said* in place of its texts, one for each result of `texts_in`. If nothing
     changes, return the same object.
     """
     upcoming = iter(said)

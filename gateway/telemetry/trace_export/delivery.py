@@ -113,7 +113,7 @@ class Delivery:
             self._thread.start()
 
     def close(self, timeout_s: float) -> None:
-        """Send queued traces for at most *timeout_s* seconds, and drop the rest. This blocks the caller."""
+        """Send queued traces for at most *timeout_s* seconds, and drop the remaining traces. This blocks the caller."""
         self._stop.set()
         self._is_there.set()
         if self._thread is not None:

@@ -33,7 +33,7 @@ class Price:
 
     @classmethod
     def per_gpu_hour(cls, usd: float, *, prefill_s_per_token: float, decode_s_per_token: float) -> Self:
-        """Return token prices as shares of the worker's price per hour *usd*, at the worker's current speed.
+        """Return token prices as shares of the worker's hourly price *usd*, at the worker's current speed.
 
         A caller pays for the time that the worker spends on the request: *prefill_s_per_token* for each prompt token
         that the worker computes, nothing for a cached token, and *decode_s_per_token* for each generated token. The

@@ -64,7 +64,7 @@ LUA = (
     f"local OTHER_USERS = '{OTHER_USERS}'\n"
     f"local MEASURES = '<{'d' * len(Measures._fields)}'\n"
 ) + Path(__file__).with_name("book.lua").read_text(encoding="utf-8")
-"""Lua functions to put in front of a script. They only define functions."""
+"""Lua code to put in front of a script. It only defines functions."""
 
 
 class LedgerBooking(NamedTuple):

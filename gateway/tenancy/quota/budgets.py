@@ -18,7 +18,7 @@ MAX_KEYS = 1000
 """Maximum number of keys whose budgets appear in metrics, in the order of key ids. Each key causes four samples."""
 
 BudgetMeasure = Literal["tokens_per_day", "usd_per_day", "usd_per_month"]
-"""Limits whose counts last until the end of the day or month."""
+"""Types of limits that are counted per day or per month."""
 
 _USD: tuple[BudgetMeasure, ...] = ("usd_per_day", "usd_per_month")
 

@@ -16,7 +16,7 @@ from gateway.tenancy.quota.meters import Meters
 _log = logging.getLogger(__name__)
 
 BATCH_S = 0.05
-"""Maximum delay in seconds of a write for which no request waits."""
+"""Maximum delay in seconds of a write that delays no request."""
 BATCH_ENTRIES: Final = 1000
 """Maximum number of ledger entries in one transaction."""
 RETRY_S = 0.5

@@ -86,7 +86,7 @@ class PlanLimit:
 
 
 class Level(Value):
-    """State of a limit after a decision. `PlanMeters` overwrites its levels at each decision."""
+    """State of a limit after a decision. `PlanMeters` overwrites it at each decision."""
 
     __match_args__ = ("remaining", "reset_s")
     __slots__ = __match_args__
@@ -108,7 +108,7 @@ class Granted(Value):
 
     def __init__(self, levels: tuple[Level, ...]) -> None:
         self.levels = levels
-        """Levels of the limits, in the same order as the charges."""
+        """State of each limit, in the same order as the charges."""
 
 
 class Refused(Value):
@@ -119,7 +119,7 @@ class Refused(Value):
 
     def __init__(self, binding: int, wait_s: float, levels: tuple[Level, ...]) -> None:
         self.binding = binding
-        """Index of the charge whose limit takes longest until it can grant the charge."""
+        """Index of the charge for which the wait is longest."""
         self.wait_s = wait_s
         """Seconds until the limit can grant the charge, or infinity if the charge exceeds the whole limit. The value is
         always 1 for a concurrency limit.

@@ -6,7 +6,7 @@ from typing import Final
 from gateway.tenancy.quota.limit import Charge, Level, Limit
 
 SLACK_S: Final = 1e-6
-"""Seconds that a bucket can lack and still count as full. Seconds since 1970 in a double have no finer resolution."""
+"""Tolerance in seconds for a bucket to count as full. A double has no finer resolution for seconds since 1970."""
 SLACK_UNITS: Final = 1e-9
 """Units by which a sum can exceed its limit without a refusal. They amount to a nano-dollar."""
 CONCURRENT_WAIT_S = 1.0
@@ -50,7 +50,7 @@ class Meter:
         active requests.
         """
         self.granted = 0.0
-        """Next value of `value` if all other limits of the request can grant it, too; see `has_room`."""
+        """Value after the grant if all other limits of the request can grant it, too; see `has_room`."""
         self.left = 0.0
         """Units of the limit that remain after a grant of the requested units."""
         self.full_in_s = 0.0

@@ -226,8 +226,8 @@ class Meters:
         until: float = math.inf,
         lost: Draft | None = None,
     ) -> Granted | Refused:
-        """Reserve all *charges*, or none if a limit cannot grant one. Each charge must be for a different limit.
-        `expire` uses *until* and *lost*.
+        """Reserve all *charges*, or nothing if a limit cannot grant one of them. Each charge must be for a different
+        limit. `expire` uses *until* and *lost*.
         """
         meters = self._teams.get(team)
         if meters is None:
@@ -252,7 +252,7 @@ class Meters:
         return Granted(tuple(levels))
 
     def reserve_plan(self, hold: PlanHold, now: float) -> bool:
-        """Reserve all units of *hold*, or none. If `reserve` must decide, return False."""
+        """Reserve all units of *hold*, or nothing. If `reserve` must decide, return False."""
         meters = hold.meters
         if meters is None or not meters.have_room(hold, now):
             return False
@@ -320,16 +320,14 @@ class Meters:
         self.settle_plan(hold, one=0.0, prompt=0.0, completion=0.0, both=0.0, usd=0.0)
 
     def expire(self, now: float) -> list[ChargeHold]:
-        """Settle each reservation whose lease has ended with its likely use. This takes a look at every reservation."""
+        """Settle each reservation whose lease has ended with its likely use. O(reservations)."""
         ended = [(reservation, held) for reservation, held in self._held.items() if held.until <= now]
         for reservation, held in ended:
             self.settle(reservation, [Charge(charge.limit, charge.likely) for charge in held.charges])
         return [held for _, held in ended]
 
     def expire_plans(self, now: float) -> list[PlanHold]:
-        """Settle each plan reservation whose lease has ended with its likely use. This takes a look at every
-        reservation.
-        """
+        """Settle each plan reservation whose lease has ended with its likely use. O(plan reservations)."""
         ended = [hold for hold in self._plans_held if hold.until <= now]
         for each in ended:
             self.settle_plan(

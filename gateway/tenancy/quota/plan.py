@@ -40,7 +40,7 @@ FIRST_REQUESTS: Final = 5.0
 second request.
 """
 PARTS: Final = 1_000_000.0
-"""Fractions of a token that are counted. Because of the weight of cached tokens, token counts are not whole numbers."""
+"""Number of parts of a token in which tokens are counted. Weighted cached tokens are not whole numbers."""
 
 _COUNTS: dict[Measure, int] = {
     "requests_per_minute": ONE,

@@ -48,7 +48,7 @@ class RateHeads:
         self._last: Headers = ()
 
     def headers_for(self, levels: tuple[Level, ...]) -> Headers:
-        """Return the headers for requests and for tokens. Each of them describes the limit with the least left.
+        """Return the headers for requests and for tokens. Each is about the limit with the smallest remaining amount.
 
         The result is empty if neither requests nor tokens are limited. Each of the two takes about 0.3 us, or less if
         nothing changed.
@@ -125,7 +125,7 @@ def _text(ms: int) -> bytes:
 
 
 def refusal_headers(wait_s: float, *, again: bool) -> Headers:
-    """Return the headers of a 429 response: the wait until the limit has room, and whether to try *again* then.
+    """Return the headers of a 429 response: the wait until the request fits, and whether to try *again* then.
 
     An infinite wait is left out. A wait longer than `SDK_PATIENCE_S` is included, but SDKs are asked not to retry.
     """

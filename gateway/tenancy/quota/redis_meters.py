@@ -76,7 +76,7 @@ class RedisMeters:
         self._now = now
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
-        """Reserve all *charges*, or none. A repeated call for the same *reservation* is granted and reserves nothing
+        """Reserve all *charges*, or nothing. A repeated call for the same *reservation* is granted and reserves nothing
         more.
 
         *lost* is called at once, unless a charge exceeds its limit.

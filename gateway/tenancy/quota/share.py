@@ -63,7 +63,7 @@ class Share:
                 self._meters.reserve(each.team, reservation, _room_or_no_room(each.charges), now)
 
     def reserve(self, team: str, reservation: str, charges: Sequence[Charge], now: float) -> Granted | Refused:
-        """Reserve all *charges*, or none if a limit cannot grant one.
+        """Reserve all *charges*, or nothing if a limit cannot grant one of them.
 
         Raises:
             StoreUnavailable: if a limit is closed while the store is unavailable, or if this gateway's share of a limit

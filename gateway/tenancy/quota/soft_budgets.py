@@ -111,7 +111,7 @@ class SoftBudgets:
             await asyncio.sleep(LOOK_S)
 
     def headers_of(self, caller: Caller, model: str) -> Headers:
-        """Return the warning headers for answers of *model* to *caller*, or none if no budget is exceeded."""
+        """Return the warning headers for answers of *model* to *caller*, which are empty if no budget is exceeded."""
         labels = [
             each.label
             for each in self.passed.get(caller.team_name, ())

@@ -14,8 +14,8 @@ AT_ONCE = 8
 
 
 class TeamCalls:
-    """Runner of a call for each team. If the store refuses the call for a team, this is logged and tried again without
-    delaying other teams.
+    """Runner of a call for each team. If the store refuses the call for a team, the refusal is logged, and the call is
+    tried again without delaying other teams.
     """
 
     def __init__(self, work: asyncio.Event) -> None:

@@ -14,10 +14,10 @@ Measure = Literal[
     "usd_per_day",
     "usd_per_month",
 ]
-"""Names of limits. Each name says what is counted and in what time."""
+"""Names of limits. Each name says what is counted, and over what time."""
 
 SoftMeasure = Literal["soft_tokens_per_day", "soft_tokens_per_month", "soft_usd_per_day", "soft_usd_per_month"]
-"""Names of soft budgets, which warn and never refuse. Each name says what is counted and in what time."""
+"""Names of soft budgets, which warn and never refuse. Each name says what is counted, and over what time."""
 
 
 class Limits(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -27,7 +27,7 @@ _FLOAT64 = 0xCB
 
 
 class Marker(Enum):
-    """Frames in a reply to a replay request that are not a batch."""
+    """Frames other than a batch in a reply to a replay request."""
 
     END = "end"
     """End of a replay."""

@@ -10,7 +10,7 @@ longer than this, unless a single batch takes longer. Later iterations then get 
 
 
 class LoopShare:
-    """Scheduler that lets event streams work in turns, each for a slice of time. All streams share one instance."""
+    """Scheduler that gives each event stream a slice of time after another. All streams share one instance."""
 
     def __init__(self, clock: Callable[[], float], *, slice_s: float = SLICE_S) -> None:
         self._clock = clock
@@ -32,7 +32,7 @@ class LoopShare:
                 goes_on = self._slice(work)
 
     def _slice(self, work: Callable[[], bool]) -> bool:
-        """Call *work* until the time slice is used up. Return False if the work ended earlier."""
+        """Call *work* until the time slice is used up. Return False if no work was left before that."""
         began = self._clock()
         spent_s = 0.0
         goes_on = True

@@ -17,7 +17,7 @@ from gateway.workers.kv_events.sequencing import Sequencer
 DOWN_S = 5.0
 """Seconds without a connection after which the index is no longer trusted. Brief network outages are shorter."""
 REBUILD_INTERVAL_S = 60.0
-"""Minimum seconds between two rebuilds of the index, each of which forgets blocks that no replay contains."""
+"""Minimum seconds between two rebuilds of the index. Each rebuild forgets blocks that no replay contains."""
 GARBLED_SHARE = 0.5
 GARBLED_MEMORY = 0.9
 """Weight of past batches in the moving average of undecodable batches. Seven consecutive undecodable batches make it
