@@ -163,6 +163,7 @@ peers: $(VENV)/.test
 # Every table of strategies on recorded traffic; virtual time, so any machine will do.
 replay: $(VENV)/.test
 	$(BIN)/python -m benchmarks.replay --seeds 5 --processes 2
+	$(BIN)/python -m benchmarks.replay.tiers --seeds 5 --processes 2
 
 # What a release consists of, in dist/: wheel, source distribution, chart, SBOM, image archive, checksums. Pushes nothing.
 # The image is skipped where buildah cannot run; RELEASE=--without-image skips it everywhere.

@@ -6,6 +6,7 @@ from typing import Final
 from cache_index import WorkerId
 from cache_index.value import Value
 from routing.candidate import Source
+from routing.loads import NO_LOADS, Loads
 from routing.request import Request
 
 
@@ -51,6 +52,7 @@ class Booking:
         "incarnation",
         "is_elsewhere",
         "is_remote",
+        "loads",
         "new_blocks",
         "plain_tokens",
         "reported_tokens",
@@ -77,6 +79,7 @@ class Booking:
         source: Source = "predicted",
         is_elsewhere: bool = False,
         is_remote: bool = False,
+        loads: Loads = NO_LOADS,
     ) -> None:
         self.worker = worker
         self.request = request
@@ -102,6 +105,8 @@ class Booking:
         """Whether another gateway replica or another fleet made the booking and reports its end."""
         self.is_remote = is_remote
         """Whether a prefill worker computes the prompt, so that the booking adds load but waits for no prefill."""
+        self.loads = loads
+        """Cached tokens of the prompt that the worker must load to its GPU, by tier."""
         self.decodes_beside = 0
         """Number of other requests that were generating on the worker when this request began to generate."""
 

@@ -1,6 +1,7 @@
 """Bookings of one fleet: the requests assigned to its workers, and the statistics learned from their outcomes."""
 
 from collections.abc import Mapping
+from typing import Final
 
 from cache_index import Prefix, WorkerId
 from routing.booking import Booking, Ending, Outcome
@@ -10,9 +11,13 @@ from routing.cache_view import CacheView
 from routing.candidate import Candidate
 from routing.learning.estimates import BytesPerToken, OutputLength
 from routing.learning.rates import Rates
+from routing.loads import NO_LOADS
 from routing.request import Request
 from routing.shared_worker_load import SharedWorkerLoad
 from routing.worker import Worker
+
+HIT_TOLERANCE: Final = 0.1
+"""Relative error of a predicted hit up to which an answer shows how long its blocks took to load."""
 
 
 class Bookings:
@@ -82,6 +87,7 @@ class Bookings:
             reported_tokens=candidate.reported_tokens,
             source=candidate.source,
             is_remote=is_remote,
+            loads=NO_LOADS if is_remote else candidate.loads,
         )
         worker.book(booking, now)
         if self._observer is not None:
@@ -220,9 +226,17 @@ class Bookings:
                 shows_hit = request.reads_cache and request.writes_cache and not booking.is_remote
                 if shows_hit and worker.hit_accuracy.learn(booking, float(outcome.cached_tokens)):
                     self._caches.clear(worker.id)
-        if request.writes_cache or outcome.cached_tokens is not None:  # otherwise the computed share is unknown
+        # Otherwise the computed share, or the loaded one, is unknown.
+        if (request.writes_cache or outcome.cached_tokens is not None) and _loaded_as_predicted(booking, outcome):
             worker.learn(booking, now, uncached_tokens=uncached, completion_tokens=outcome.completion_tokens)
         self._caches.record_answer(worker.id, request, answer_blocks)
+
+
+def _loaded_as_predicted(booking: Booking, outcome: Outcome) -> bool:
+    """Return false if blocks were to be loaded and the engine's hit was another one than predicted."""
+    if booking.loads.total <= 0.0 or outcome.cached_tokens is None or booking.reported_tokens is None:
+        return True
+    return abs(outcome.cached_tokens - booking.reported_tokens) <= HIT_TOLERANCE * booking.reported_tokens
 
 
 def _report_to(breaker: Breaker, booking: Booking, outcome: Outcome, now: float) -> None:

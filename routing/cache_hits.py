@@ -1,32 +1,15 @@
 """Cache hits of one prompt on all workers, and the routing candidates made from these hits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from cache_index import CacheIndex, WorkerId
 from cache_index.hit import Hit
 from cache_index.value import Value
 from routing.candidate import Candidate, Load
+from routing.loads import loads_of
 from routing.request import Request
 from routing.worker import Worker
-
-
-@dataclass(frozen=True, slots=True)
-class TierPrices:
-    """Cost to load a cached block from outside GPU memory, as a share (0 to 1) of the cost to compute the block.
-
-    The defaults are 1 minus the credits in NVIDIA Dynamo's router: 0.75 for host memory, 0.25 for disk, 0.5 for shared
-    storage.
-    """
-
-    cpu: float = 0.25
-    disk: float = 0.75
-    shared: float = 0.5
-
-    def blocks(self, hit: Hit) -> float:
-        """Return the number of blocks that the engine could compute in the time that it takes to load *hit*."""
-        return hit.cpu * self.cpu + hit.disk * self.disk + hit.shared * self.shared
 
 
 class ReportedHit(Value):
@@ -61,7 +44,6 @@ class CacheHits:
         reported: Mapping[WorkerId, ReportedHit] | None,
         predicted: Mapping[WorkerId, int],
         tokens_per_block: float,
-        prices: TierPrices,
         *,
         index: CacheIndex,
     ) -> None:
@@ -69,7 +51,6 @@ class CacheHits:
         self._reported = reported
         self._predicted = predicted
         self._tokens_per_block = tokens_per_block
-        self._prices = prices
         self._index = index
 
     def candidate(self, worker: Worker, now: float) -> Candidate:
@@ -83,7 +64,7 @@ class CacheHits:
         if not worker.is_confirmed:
             return self._predicted_candidate(worker, tokens, now)
         load = worker.load(now)
-        load_s = self._prices.blocks(reported.hit) * reported.block_tokens * load.prefill_s_per_token
+        loads = loads_of(reported.hit, reported.block_tokens)
         hit_tokens = tokens * worker.hit_accuracy.reported.correction
         return Candidate(
             worker.id,
@@ -91,13 +72,14 @@ class CacheHits:
             hit_tokens,
             load,
             worker.warmup.admits(worker.in_flight),
-            load_s,
+            worker.load_s(loads),
             "reported",
             tokens,
             tokens,
             worker.zone_penalty_s,
             worker.role == "decode",
             evicts_s=self._evicts_s(worker.id, hit_tokens, load),
+            loads=loads,
         )
 
     def _predicted_candidate(self, worker: Worker, reported_tokens: float | None, now: float) -> Candidate:

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from cache_index import CacheIndex, Prefix, WorkerId
 from cache_index.confirmed import Confirmed
 from routing.booking import Booking
-from routing.cache_hits import CacheHits, ReportedHit, TierPrices
+from routing.cache_hits import CacheHits, ReportedHit
 from routing.learning.estimates import BytesPerToken
 from routing.request import Request
 from routing.worker import Worker
@@ -25,7 +25,6 @@ class CacheView:
         index: CacheIndex,
         confirmed: Confirmed | None,
         *,
-        tier_prices: TierPrices,
         block_bytes: int,
         bytes_per_token: BytesPerToken,
     ) -> None:
@@ -37,7 +36,6 @@ class CacheView:
         self._workers = workers
         self._index = index
         self._confirmed = confirmed
-        self._tier_prices = tier_prices
         self._block_bytes = block_bytes
         self._bytes_per_token = bytes_per_token
 
@@ -54,7 +52,7 @@ class CacheView:
             if reported is None or not all([worker.is_confirmed for worker in workers]):  # noqa: C419  # faster
                 predicted = self._index.match(request.prefix)
         tokens_per_block = self._block_bytes / self._bytes_per_token.ratio
-        return CacheHits(request, reported, predicted, tokens_per_block, self._tier_prices, index=self._index)
+        return CacheHits(request, reported, predicted, tokens_per_block, index=self._index)
 
     def record_prompt(self, worker: WorkerId, request: Request, now: float) -> int:
         """Record that *worker* will cache the prompt of *request*. Return the number of newly cached blocks."""

@@ -6,6 +6,7 @@ import msgspec
 
 from cache_index import WorkerId
 from cache_index.value import Value
+from routing.loads import NO_LOADS, Loads
 
 
 class Load(Value):
@@ -72,6 +73,7 @@ class Candidate(Value):
         "fetches",
         "remote_tokens",
         "evicts_s",
+        "loads",
     )
     __slots__ = __match_args__
 
@@ -90,6 +92,7 @@ class Candidate(Value):
         fetches: bool = False,
         remote_tokens: float = 0.0,
         evicts_s: float = 0.0,
+        loads: Loads = NO_LOADS,
     ) -> None:
         self.worker: Final = worker
         self.hit_blocks: Final = hit_blocks
@@ -113,6 +116,8 @@ class Candidate(Value):
         """
         self.evicts_s: Final = evicts_s
         """Expected seconds to recompute the cached blocks that the request evicts."""
+        self.loads: Final = loads
+        """Tokens of the hit that are not in GPU memory, by tier. Loading them takes `load_s`."""
 
 
 Role = Literal["both", "prefill", "decode"]

@@ -8,11 +8,11 @@ from routing.booking import Booking
 from routing.booking_observer import BookingObserver
 from routing.bookings import Bookings
 from routing.breaker import Breaker
-from routing.cache_hits import TierPrices
 from routing.cache_view import CacheView
 from routing.candidate import Candidate, Excluded, WhyNot
 from routing.explanation import longest_wait_s, prefill_s
 from routing.learning.estimates import BytesPerToken, OutputLength
+from routing.learning.load_rates import TierPrices
 from routing.learning.rates import Rates
 from routing.membership import Membership
 from routing.pools import Reach, reach
@@ -23,10 +23,10 @@ from routing.worker import Worker
 class Fleet:
     """Workers that serve one model.
 
-    *index*, *confirmed*, *tier_prices* and *block_bytes* are passed to `CacheView`, and *observer* is passed to
-    `Bookings`. *lease_s* is the number of seconds after which an unreleased booking counts as lost. If the workers form
-    several pools, a request may use the next pool only while every worker of the earlier pools has more than
-    *spill_backlog_s* seconds of prefill backlog.
+    *index*, *confirmed* and *block_bytes* are passed to `CacheView`, and *observer* is passed to `Bookings`.
+    *tier_prices* are the prices of loads until loads have been measured. *lease_s* is the number of seconds after which
+    an unreleased booking counts as lost. If the workers form several pools, a request may use the next pool only while
+    every worker of the earlier pools has more than *spill_backlog_s* seconds of prefill backlog.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Fleet:
     ) -> None:
         self.bytes_per_token = BytesPerToken()
         self.output_length = OutputLength()
-        self._rates = Rates(prefill_tokens_per_s=prefill_tokens_per_s)
+        self._rates = Rates(prefill_tokens_per_s=prefill_tokens_per_s, tier_prices=tier_prices)
         self._lease_s = lease_s
         self._spill_backlog_s = spill_backlog_s
         self.members = Membership(breaker=breaker, rates=self._rates)
@@ -53,7 +53,6 @@ class Fleet:
             self._workers,
             index,
             confirmed,
-            tier_prices=tier_prices,
             block_bytes=block_bytes,
             bytes_per_token=self.bytes_per_token,
         )

@@ -22,6 +22,7 @@ from routing.learning.concurrency_limit import ConcurrencyLimit
 from routing.learning.rates import Rates
 from routing.learning.step_timer import StepTimer
 from routing.learning.worker_speed import WorkerSpeed
+from routing.loads import Loads
 from routing.warmup import WarmUp
 
 USUAL_SHARE: Final = 0.1
@@ -163,6 +164,10 @@ class Worker:
         """Return the predicted seconds of a prefill that would start now."""
         return self._speed.prefill_s(uncached_tokens)
 
+    def load_s(self, loads: Loads) -> float:
+        """Return the predicted seconds to load cached tokens to the GPU."""
+        return self._speed.load_s(loads)
+
     # ---- the life of a booking
 
     def book(self, booking: Booking, now: float) -> None:
@@ -256,7 +261,7 @@ class Worker:
         if booking.first_byte_at is None or (booking.service_s is None and not booking.is_remote):
             return
         if booking.service_s is not None:
-            self._speed.learn_prefill(uncached_tokens, booking.service_s)
+            self._speed.learn_prefill(uncached_tokens, booking.service_s, booking.loads)
         if completion_tokens is not None and completion_tokens > 1:
             beside = (booking.decodes_beside + len(self._decoding)) / 2
             self._speed.learn_decode(now - booking.first_byte_at, completion_tokens - 1, beside)

@@ -11,9 +11,9 @@ from cache_index.event import Event, Removed, Stored, Tier
 from cache_index.residency import Residency
 from cache_index.tokens import TokenHasher, TokenIds, pack, scope_of
 from routing.booking import Booking, Ending, Outcome
-from routing.cache_hits import TierPrices
 from routing.dispatcher import Dispatch, Dispatcher, Immediate
 from routing.fleet import Fleet
+from routing.learning.load_rates import TierPrices
 from routing.queueing.late_binding import LateBinding
 from routing.request import Request
 from routing.strategies import STRATEGIES

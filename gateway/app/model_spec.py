@@ -15,7 +15,7 @@ from gateway.models.engine_field_rules import EngineFieldRules
 from gateway.models.routes.routes import RouteTable
 from gateway.workers.health import HealthRules
 from gateway.workers.worker_spec import WorkerSpec
-from routing.cache_hits import TierPrices
+from routing.learning.load_rates import TierPrices
 from routing.queueing.fair_queue import Fairness
 from routing.queueing.release_policy import ReleasePolicy
 from routing.strategies import STRATEGIES

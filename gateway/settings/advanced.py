@@ -31,15 +31,19 @@ class AdvancedSettings(Group):
         "blocks",
     )
     cpu_tier_price: Share = Field(
-        default=0.25, description="time to load a cached block from host memory, as a share of the time to compute it"
+        default=0.25,
+        description="assumed time to load a cached block from host memory, as a share of the time to compute it, until "
+        "loads have been measured",
     )
     disk_tier_price: Share = Field(
-        default=0.75, description="time to load a cached block from disk, as a share of the time to compute it"
+        default=0.75,
+        description="assumed time to load a cached block from disk, as a share of the time to compute it, until loads "
+        "have been measured",
     )
     shared_tier_price: Share = Field(
         default=0.5,
-        description="time to load a cached block from a store shared by all workers, as a share of the time to "
-        "compute it",
+        description="assumed time to load a cached block from a store shared by all workers, as a share of the time to "
+        "compute it, until loads have been measured",
     )
     first_byte_factor: Positive = Field(
         default=3,

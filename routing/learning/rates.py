@@ -5,6 +5,8 @@ first measured worker could look faster than the others and get all requests.
 """
 
 from routing.learning.fit import LinearFit, Sample
+from routing.learning.load_rates import LoadRates, TierPrices
+from routing.loads import Loads
 
 PREFILL_OVERHEAD_S = 0.01
 """Initial estimate of the fixed prefill cost per request, in seconds."""
@@ -48,15 +50,18 @@ class Gap:
 
 
 class Rates:
-    """Learned speed of a fleet: prefill seconds by uncached tokens, and seconds per token by running requests."""
+    """Learned speed of a fleet: prefill seconds by uncached tokens, seconds per loaded token, and seconds per token by
+    running requests.
+    """
 
-    def __init__(self, *, prefill_tokens_per_s: float) -> None:
+    def __init__(self, *, prefill_tokens_per_s: float, tier_prices: TierPrices = TierPrices()) -> None:  # noqa: B008
         at_4096_s = PREFILL_OVERHEAD_S + 4096.0 / prefill_tokens_per_s
         self._line = LinearFit(Sample(0.0, PREFILL_OVERHEAD_S), Sample(4096.0, at_4096_s, 0.2))
         # While all prompts have one length, the slope of the line is slow to change, but the ratio is not.
         self._off = Ratio(memory=0.9, prior_s=0.25)
         # 20 ms a token alone, 0.5 ms more for each other request: a mid-size model on one GPU.
         self.decode = LinearFit(Sample(0.0, 0.02), Sample(32.0, 0.036, 0.2))
+        self.loads = LoadRates(tier_prices)
         self.gap = Gap()
         self.are_learned = False
         """Whether any prefill was measured. Until then, the rates come from the settings alone."""
@@ -66,6 +71,13 @@ class Rates:
     def prefill_s(self, uncached_tokens: float) -> float:
         """Return the predicted seconds of a prefill that starts at once."""
         return self.prefill_overhead_s + self.prefill_s_per_token * uncached_tokens
+
+    def load_s(self, loads: Loads) -> float:
+        """Return the predicted seconds of *loads*."""
+        return self.loads.load_s(loads, self.prefill_s_per_token)
+
+    def learn_load(self, loads: Loads, measured_s: float) -> None:
+        self.loads.learn(loads, measured_s, self.prefill_s_per_token)
 
     def learn_prefill(self, uncached_tokens: float, measured_s: float) -> None:
         self.are_learned = True

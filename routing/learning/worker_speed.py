@@ -3,6 +3,7 @@
 from typing import Final
 
 from routing.learning.rates import Gap, Rates, RelativePace
+from routing.loads import NO_LOADS, Loads
 
 CAUTION: Final = 1.15
 """Safety factor on the learned number of seconds per token."""
@@ -13,6 +14,7 @@ samples might suggest it.
 OUTLIER = 4.0
 """Multiple of the prediction at which samples are capped, plus a fixed slack."""
 PREFILL_SLACK_S = 1.0
+LOAD_SLACK_S = 0.25
 TPOT_SLACK_S = 0.02
 
 
@@ -22,6 +24,7 @@ class WorkerSpeed:
     def __init__(self, rates: Rates) -> None:
         self.rates = rates
         self.pace = RelativePace()
+        self._load_pace = RelativePace()
         self._gap = Gap()
 
     @property
@@ -32,17 +35,36 @@ class WorkerSpeed:
         """Return the predicted seconds of a prefill that starts at once."""
         return self.rates.prefill_overhead_s * self.pace.factor + self.prefill_s_per_token * uncached_tokens
 
+    def load_s(self, loads: Loads) -> float:
+        """Return the predicted seconds of *loads*."""
+        return self.rates.load_s(loads) * self._load_pace.factor * CAUTION if loads.total else 0.0
+
     @property
     def usual_gap_s(self) -> float | None:
         """Recent seconds between two tokens of a stream on this worker or else its fleet, or None if not measured."""
         here_s = self._gap.usual_s
         return self.rates.gap.usual_s if here_s is None else here_s
 
-    def learn_prefill(self, uncached_tokens: float, measured_s: float) -> None:
+    def learn_prefill(self, uncached_tokens: float, measured_s: float, loads: Loads = NO_LOADS) -> None:
+        """Learn from a prefill that took *measured_s* seconds, including *loads*.
+
+        A prefill shows how long loading takes if more tokens were loaded than computed, and otherwise how long
+        computing takes. This rule needs no estimate of either time, so two wrong estimates cannot confirm each other.
+        """
         rates = self.rates
+        if loads.total > uncached_tokens:
+            self._learn_load(loads, measured_s - rates.prefill_s(uncached_tokens) * self.pace.factor)
+            return
+        if loads.total:
+            measured_s = max(0.0, measured_s - rates.load_s(loads) * self._load_pace.factor)
         measured_s = min(measured_s, OUTLIER * rates.prefill_s(uncached_tokens) + PREFILL_SLACK_S)
         rates.learn_prefill(uncached_tokens, measured_s)
         self.pace.learn(measured_s=measured_s, fleet_s=rates.prefill_s(uncached_tokens))
+
+    def _learn_load(self, loads: Loads, measured_s: float) -> None:
+        measured_s = min(measured_s, OUTLIER * self.rates.load_s(loads) + LOAD_SLACK_S)
+        self.rates.learn_load(loads, measured_s)
+        self._load_pace.learn(measured_s=max(0.0, measured_s), fleet_s=self.rates.load_s(loads))
 
     def learn_decode(self, elapsed_s: float, gaps: int, beside: float) -> None:
         """Learn from a stream with *gaps* token gaps in *elapsed_s* seconds and *beside* other running requests."""

@@ -4,8 +4,10 @@ from collections import Counter
 import pytest
 
 from cache_index import WorkerId
+from cache_index.event import Tier
 from routing.booking import Booking, Ending, Outcome
 from routing.fleet import Fleet
+from routing.loads import Loads
 from routing.strategies.prefix_aware import PrefixAware
 from tests.routing.confirmed_examples import MODEL, an_exact_request, exact_prefix, reporting_fleet, stored
 from tests.routing.examples import (
@@ -532,3 +534,26 @@ class TestElsewhere:
 
         assert (2, 0) == (index.held(A), index.held(B))
         assert 1 == worker_of(fleet, B).in_flight
+
+
+class TestLoads:
+    @pytest.mark.parametrize(("cached_tokens", "is_faster"), [(112, True), (48, False), (None, True)])
+    def test_a_load_is_learned_if_the_hit_was_the_predicted_one(
+        self, cached_tokens: int | None, is_faster: bool
+    ) -> None:
+        """Seven blocks from host memory take 1 ms in all, a thirtieth of what was believed. If the engine reports
+        another hit, it is unknown how much was loaded.
+        """
+        fleet, confirmed = reporting_fleet(A)
+        confirmed.apply(A, stored("abcdefg", Tier.CPU), model=MODEL)
+        request = an_exact_request("abcdefg")
+        (before,) = fleet.candidates(request, 0.0)
+        for number in range(20):
+            booking = book(fleet, request, 10.0 * number, A)
+            fleet.bookings.first_byte(booking, 10.0 * number + 0.012)
+            outcome = Outcome(Ending.ANSWERED, 113, cached_tokens, 1)
+            fleet.bookings.release(booking, outcome, 10.0 * number + 0.012)
+        (after,) = fleet.candidates(request, 300.0)
+
+        assert Loads(cpu=112.0) == before.loads == after.loads
+        assert (after.load_s < before.load_s) is is_faster

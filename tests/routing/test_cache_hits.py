@@ -4,11 +4,10 @@ import pytest
 
 from cache_index import RadixTree, WorkerId
 from cache_index.event import Stored, Tier
-from cache_index.hit import Hit
 from routing.booking import Ending, Outcome
-from routing.cache_hits import TierPrices
 from routing.candidate import Candidate
 from routing.fleet import Fleet
+from routing.loads import Loads
 from routing.request import Request
 from tests.routing.confirmed_examples import MODEL, an_exact_request, exact_prefix, reporting_fleet, stored
 from tests.routing.examples import ANSWERED, FAILED, A, B, a_fleet, a_request, book, prompt
@@ -94,7 +93,7 @@ def test_blocks_in_host_memory_have_a_price() -> None:
 
     assert (3, 48.0) == (there.hit_blocks, there.hit_tokens)
     assert pytest.approx(3 * 0.25 * 16 * 0.00115) == there.load_s
-    assert 0.0 < there.load_s
+    assert Loads(cpu=48.0) == there.loads
 
 
 def test_loading_counts_as_work() -> None:
@@ -332,21 +331,3 @@ def test_what_engines_report_counts_where_they_are_trusted() -> None:
     confirmed.apply(A, stored("pq"), model=MODEL)
 
     assert {A: pytest.approx(101 * 0.00115)} == evicts_s(fleet, an_exact_request("pqrstu"))
-
-
-def test_blocks_on_the_gpu_cost_nothing_to_load() -> None:
-    """However many."""
-    assert 0.0 == TierPrices().blocks(Hit(100))
-
-
-def test_each_tier_has_its_price() -> None:
-    """4 from host memory count as 1 block to compute, 4 from disks as 3, 4 from a shared store as 2."""
-    assert 1.0 == TierPrices().blocks(Hit(12, cpu=4))
-    assert 3.0 == TierPrices().blocks(Hit(12, disk=4))
-    assert 2.0 == TierPrices().blocks(Hit(12, shared=4))
-    assert 6.0 == TierPrices().blocks(Hit(12, cpu=4, disk=4, shared=4))
-
-
-def test_prices_can_be_set() -> None:
-    """A fast link makes host memory nearly as good as the GPU."""
-    assert 0.5 == TierPrices(cpu=0.05).blocks(Hit(10, cpu=10))

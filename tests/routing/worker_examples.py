@@ -1,6 +1,7 @@
 from routing.booking import Booking
 from routing.breaker import Breaker
 from routing.learning.rates import Rates
+from routing.loads import NO_LOADS, Loads
 from routing.worker import Worker
 from tests.routing.examples import A, a_request
 
@@ -9,8 +10,16 @@ def a_worker(prefill_tokens_per_s: float = 1000.0) -> Worker:
     return Worker(A, 0.0, breaker=Breaker(), rates=Rates(prefill_tokens_per_s=prefill_tokens_per_s))
 
 
-def booked(worker: Worker, at: float, work_s: float = 1.0, *, streams: bool = True, uncached: float = 1.0) -> Booking:
-    booking = Booking(worker.id, a_request(streams=streams), 0, uncached, work_s, at)
+def booked(
+    worker: Worker,
+    at: float,
+    work_s: float = 1.0,
+    *,
+    streams: bool = True,
+    uncached: float = 1.0,
+    loads: Loads = NO_LOADS,
+) -> Booking:
+    booking = Booking(worker.id, a_request(streams=streams), 0, uncached, work_s, at, loads=loads)
     worker.book(booking, at)
     return booking
 
@@ -22,10 +31,16 @@ def counts(worker: Worker, now: float) -> tuple[float, int, int]:
 
 
 def answered(
-    worker: Worker, tokens: int, *, at: float = 0.0, tokens_per_s: float = 1000.0, service_s: float | None = None
+    worker: Worker,
+    tokens: int,
+    *,
+    at: float = 0.0,
+    tokens_per_s: float = 1000.0,
+    service_s: float | None = None,
+    loads: Loads = NO_LOADS,
 ) -> None:
     """A stream alone on the worker, its prefill measured as tokens over rate and 10 ms, or as *service_s*."""
-    booking = booked(worker, at, worker.prefill_s(tokens), uncached=tokens)
+    booking = booked(worker, at, worker.prefill_s(tokens) + worker.load_s(loads), uncached=tokens, loads=loads)
     first_byte_at = at + (0.01 + tokens / tokens_per_s if service_s is None else service_s)
     worker.first_byte(booking, first_byte_at)
     worker.release(booking, first_byte_at)

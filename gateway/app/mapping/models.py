@@ -26,7 +26,7 @@ from gateway.models.routes.rule import RouteRule
 from gateway.settings import AdaptersSettings, ModelSettings, RouteSettings, Settings, TokenizerSettings
 from gateway.workers.health import HealthRules
 from gateway.workers.worker_spec import ModelWorkers, WorkerSpec
-from routing.cache_hits import TierPrices
+from routing.learning.load_rates import TierPrices
 from routing.queueing.fair_queue import Fairness
 from routing.queueing.release_policy import ReleasePolicy
 from routing.variants import Variants

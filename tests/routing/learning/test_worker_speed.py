@@ -4,8 +4,9 @@ import pytest
 
 from routing.breaker import Breaker
 from routing.learning.rates import Rates
+from routing.loads import NO_LOADS, Loads
 from routing.worker import Worker
-from tests.routing.examples import A, B, rates_of
+from tests.routing.examples import A, B, C, rates_of
 from tests.routing.worker_examples import a_worker, answered, booked, generated
 
 
@@ -88,6 +89,68 @@ class TestRates:
         worker.learn(booking, 60.0, uncached_tokens=10.0, completion_tokens=10)
 
         assert rates_of(a_worker().load(60.0)) == rates_of(worker.load(60.0))
+
+
+class TestLoads:
+    def teach(
+        self,
+        worker: Worker,
+        *,
+        computed: int,
+        loaded: int,
+        load_tokens_per_s: float,
+        times: int = 1,
+        since: float = 0.0,
+    ) -> None:
+        """Prefills of a worker that computes 1,000 tokens per second."""
+        for number in range(times):
+            service_s = 0.01 + computed / 1000 + loaded / load_tokens_per_s
+            loads = Loads(cpu=float(loaded))
+            answered(worker, computed, service_s=service_s, loads=loads, at=since + 1000.0 * number)
+
+    def test_nothing_to_load_takes_no_time(self) -> None:
+        assert 0.0 == a_worker().load_s(NO_LOADS)
+
+    def test_a_load_takes_a_share_of_computing_until_it_is_measured(self) -> None:
+        """A quarter of 1,000 tokens per second, taken 15 % slower."""
+        assert pytest.approx(0.25 * 1.15) == a_worker().load_s(Loads(cpu=1000.0))
+
+    @pytest.mark.parametrize("load_tokens_per_s", [800.0, 20_000.0])
+    def test_the_time_of_a_load_is_learned(self, load_tokens_per_s: float) -> None:
+        """A fifth or five times of what was assumed, both taken 15 % slower. The rate of computing stays."""
+        worker = a_worker()
+        self.teach(worker, computed=100, loaded=8000, load_tokens_per_s=load_tokens_per_s, times=20)
+
+        assert pytest.approx(8000 / load_tokens_per_s * 1.15, rel=0.1) == worker.load_s(Loads(cpu=8000.0))
+        assert pytest.approx(1000.0 / 1.15) == worker.prefill_tokens_per_s
+
+    def test_short_loads_leave_the_rate_of_computing_as_it_is(self) -> None:
+        """They are taken off the measured time, at the rate that long loads have shown."""
+        worker = a_worker()
+        self.teach(worker, computed=100, loaded=8000, load_tokens_per_s=2000.0, times=60)
+        self.teach(worker, computed=3000, loaded=2900, load_tokens_per_s=2000.0, times=60, since=100_000.0)
+
+        assert pytest.approx(1000.0 / 1.15, rel=0.05) == worker.prefill_tokens_per_s
+
+    def test_an_outlier_counts_as_four_times_the_prediction_and_a_quarter_of_a_second(self) -> None:
+        """However long a load was held up, 4 * .25 + .25 s is the most."""
+        clipped, wild = a_worker(), a_worker()
+        answered(clipped, 1, service_s=0.011 + 1.25, loads=Loads(cpu=1000.0))
+        answered(wild, 1, service_s=3600.0, loads=Loads(cpu=1000.0))
+
+        assert pytest.approx(clipped.load_s(Loads(cpu=1000.0))) == wild.load_s(Loads(cpu=1000.0))
+
+    def test_a_worker_with_a_slow_link_differs_from_its_fleet(self) -> None:
+        """Two workers load 20,000 and 5,000 tokens per second; what the first has shown is believed of a third."""
+        rates = Rates(prefill_tokens_per_s=1000.0)
+        fast, slow, new = (Worker(worker, 0.0, breaker=Breaker(), rates=rates) for worker in (A, B, C))
+        for number in range(100):
+            self.teach(fast, computed=10, loaded=8000, load_tokens_per_s=20_000.0, since=100.0 * number)
+            self.teach(slow, computed=10, loaded=8000, load_tokens_per_s=5_000.0, since=100.0 * number)
+        loads = Loads(cpu=8000.0)
+
+        assert pytest.approx([0.4 * 1.15, 1.6 * 1.15], rel=0.1) == [fast.load_s(loads), slow.load_s(loads)]
+        assert fast.load_s(loads) < new.load_s(loads) < slow.load_s(loads)
 
 
 class TestDecodeRates:

@@ -1,0 +1,144 @@
+"""Gain of host tiers in virtual time: coding agents, with a router that hears of the tiers and with one that does not.
+
+Engines copy blocks to host memory as vLLM's OffloadingConnector does, and load 200,000 tokens per second from it, where
+they compute 10,000. At first, a gateway assumes other prices of a load than the true one; what it learns is part of the
+result. The crowded setting has more sessions than the caches of all GPUs hold.
+
+Exit status: 0 the bars are met, 1 one is missed, 2 it could not be measured.
+"""
+
+import argparse
+import dataclasses
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from benchmarks.replay.bench import COLUMNS
+from benchmarks.replay.entrant import BLIND
+from benchmarks.replay.job import Job, figures_of, summary_of
+from benchmarks.replay.setting import AGENTIC, Setting
+from benchmarks.replay.summary import Summary
+from benchmarks.report import Bar, Cell, Circumstances, Report, Spread, Table, argument_parser, conclude
+from routing.learning.load_rates import TierPrices
+from simulator.engine import EngineError
+
+PACKAGES = ("numpy", "msgspec")
+AGENTS = Setting("Coding agents", AGENTIC, 8, 1000, users=128)
+CROWDED = Setting("Coding agents, crowded", AGENTIC, 8, 600, users=128, limit=152)
+TRUE_PRICE = AGENTS.prefill_tokens_per_s / AGENTS.load_tokens_per_s
+PRICE_ERROR = 5.0
+"""Factor by which the price of a load is wrong at first."""
+AGENTS_BAR_S = 0.85
+CROWDED_BAR_S = 1.5
+PRICE_BAR = 1.05
+"""Limit of the loss where the price of a load is wrong at first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A row of the report."""
+
+    workload: Setting
+    host_tier: float
+    """Size of the host tiers, as a multiple of the GPUs' caches."""
+    strategy: str = "kv_aware"
+    load_price: float | None = None
+    """Assumed price of a load as a share of computing; None: the default of a gateway."""
+
+    @property
+    def setting(self) -> Setting:
+        host_blocks = round(self.host_tier * self.workload.blocks)
+        return dataclasses.replace(self.workload, host_blocks=host_blocks, load_price=self.load_price)
+
+    @property
+    def title(self) -> str:
+        price = "" if self.load_price is None else f", price {self.load_price:g} at first"
+        return f"{self.workload.title}, host tier {self.host_tier:g}, {self.strategy}{price}"
+
+
+AWARE, CROWDED_AWARE = Case(AGENTS, 2), Case(CROWDED, 2)
+RIGHT = Case(AGENTS, 2, load_price=TRUE_PRICE)
+WRONG = (
+    Case(AGENTS, 2, load_price=TRUE_PRICE * PRICE_ERROR),
+    Case(AGENTS, 2, load_price=TRUE_PRICE / PRICE_ERROR),
+)
+CASES = (
+    *(Case(AGENTS, 0), Case(AGENTS, 2, BLIND), AWARE, RIGHT, *WRONG),
+    *(Case(AGENTS, 1, BLIND), Case(AGENTS, 1), Case(AGENTS, 4, BLIND), Case(AGENTS, 4)),
+    *(Case(CROWDED, 0), Case(CROWDED, 2, BLIND), CROWDED_AWARE),
+)
+
+
+def run(options: argparse.Namespace) -> Report:
+    """Raises ``OSError`` or ``ValueError`` for a bad trace or setting, ``EngineError`` where a prompt does not fit."""
+    if options.seeds < 1 or options.processes < 1:
+        raise ValueError("--seeds and --processes must be at least 1")
+    seeds = range(options.seed, options.seed + options.seeds)
+    circumstances = Circumstances.observe(seed=options.seed, packages=PACKAGES)
+    report = Report("replay_tiers", "Host tiers, in virtual time", circumstances)
+    jobs = [Job(case.setting, case.strategy, seed) for case in CASES for seed in seeds]
+    summaries = iter(figures_of(summary_of, jobs, processes=options.processes))
+    found = {case: [next(summaries) for _ in seeds] for case in CASES}
+    report.tables += [_table(workload, found) for workload in (AGENTS, CROWDED)]
+    report.bars += _bars(found)
+    report.figures = {case.title: runs for case, runs in found.items()}
+    report.notes += [
+        f"Median (lowest – highest) over seeds {seeds[0]} to {seeds[-1]}. Time is virtual: no machine matters.",
+        f"The true price of a load is {TRUE_PRICE:g} of the time to compute the tokens. A gateway assumes "
+        f"{TierPrices().cpu:g} until it has measured loads.",
+        f"{BLIND}: kv_aware without the events of the host tiers.",
+    ]
+    return report
+
+
+def _table(workload: Setting, found: Mapping[Case, Sequence[Summary]]) -> Table:
+    title = f"{workload.title}: {workload.users} users, {workload.workers} workers of {workload.blocks:,} blocks"
+    rows: list[tuple[Cell | Spread, ...]] = [
+        (
+            case.host_tier,
+            case.strategy,
+            case.load_price,
+            *(Spread.of(getattr(each, name) for each in runs) for name in COLUMNS),
+        )
+        for case, runs in found.items()
+        if case.workload == workload
+    ]
+    return Table(title, ("host tier, times the GPU's", "router", "price at first", *COLUMNS.values()), rows)
+
+
+def _bars(found: Mapping[Case, Sequence[Summary]]) -> list[Bar]:
+    def mean_s(case: Case) -> float:
+        return statistics.median(each.ttft_mean_s for each in found[case])
+
+    return [
+        Bar(f"{AWARE.title}: mean TTFT, s", mean_s(AWARE), "<=", AGENTS_BAR_S),
+        Bar(f"{CROWDED_AWARE.title}: mean TTFT, s", mean_s(CROWDED_AWARE), "<=", CROWDED_BAR_S),
+        *(
+            Bar(
+                f"{case.title}: mean TTFT, times that with the right price",
+                mean_s(case) / mean_s(RIGHT),
+                "<=",
+                PRICE_BAR,
+            )
+            for case in WRONG
+        ),
+    ]
+
+
+def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    parser = argument_parser("replay.tiers", __doc__)
+    parser.add_argument("--seeds", type=int, default=5, help="how many, from --seed on")
+    parser.add_argument("--processes", type=int, default=1, help="replays at a time")
+    return parser.parse_args(arguments)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = parse_arguments(arguments)
+    return conclude(
+        "replay.tiers", lambda: run(options), results=options.results, cannot_run=(OSError, ValueError, EngineError)
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

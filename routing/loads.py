@@ -1,0 +1,36 @@
+"""Cached tokens of a prompt that an engine must load to its GPU from slower tiers."""
+
+from typing import Final
+
+from cache_index.hit import Hit
+from cache_index.value import Value
+
+
+class Loads(Value):
+    """Number of tokens to load from each tier before a prompt can be computed."""
+
+    __match_args__ = ("cpu", "disk", "shared")
+    __slots__ = __match_args__
+
+    def __init__(self, cpu: float = 0.0, disk: float = 0.0, shared: float = 0.0) -> None:
+        self.cpu: Final = cpu
+        self.disk: Final = disk
+        self.shared: Final = shared
+
+    @property
+    def total(self) -> float:
+        return self.cpu + self.disk + self.shared
+
+
+NO_LOADS: Final = Loads()
+
+
+def loads_of(hit: Hit, block_tokens: int) -> Loads:
+    """Return what must be loaded to use *hit*, whose blocks have *block_tokens* tokens."""
+    if not (hit.cpu or hit.disk or hit.shared):
+        return NO_LOADS
+    return Loads(
+        float(hit.cpu * block_tokens),
+        float(hit.disk * block_tokens),
+        float(hit.shared * block_tokens),
+    )
