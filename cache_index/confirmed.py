@@ -87,6 +87,10 @@ class Confirmed:
         """Return the number of blocks that *worker*'s engine reports in *tier*."""
         return self._residency.held_in(worker, tier)
 
+    def capacity_of(self, worker: WorkerId, tier: Tier) -> int | None:
+        """Return the number of blocks that a slower tier of *worker* can hold, or None until it has removed one."""
+        return self._residency.capacity_of(worker, tier)
+
     def engine_hash(self, worker: WorkerId, prefix: Prefix) -> int | None:
         """Return the hash that *worker*'s engine uses for the first block of *prefix*, or None if it is not on the GPU.
 

@@ -20,7 +20,19 @@ class Engine:
     bit number.
     """
 
-    __slots__ = ("_is_tiered", "_lately", "_removed", "_tree", "bit", "block_sizes", "gpu", "model", "slot", "slower")
+    __slots__ = (
+        "_is_tiered",
+        "_lately",
+        "_removed",
+        "_tree",
+        "bit",
+        "block_sizes",
+        "capacities",
+        "gpu",
+        "model",
+        "slot",
+        "slower",
+    )
 
     def __init__(self, slot: int, model: str, tree: BlockTree, counts: Counts) -> None:
         self.slot = slot
@@ -30,6 +42,8 @@ class Engine:
         self.slower = {tier: Pool(tree, _NUMBERS[tier], slot, counts) for tier in (Tier.CPU, Tier.DISK, Tier.SHARED)}
         self.block_sizes: dict[int, int] = {}
         """Number of blocks reported with each block size. The keys are block sizes in tokens."""
+        self.capacities: dict[Tier, int] = {}
+        """Largest number of blocks that a slower tier has held when it removed a block."""
         self._tree = tree
         self._is_tiered = False
         """Whether the engine has reported blocks in a tier other than the GPU."""
@@ -66,6 +80,8 @@ class Engine:
             place = pool.place(engine_hash)
             if place is not None:
                 self.remember(engine_hash, place)
+                if pool is not self.gpu:
+                    self.capacities[tier] = max(self.capacities.get(tier, 0), len(pool))
         return pool.remove(engine_hash)
 
     def remember(self, engine_hash: int, place: int) -> None:

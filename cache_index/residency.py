@@ -135,6 +135,14 @@ class Residency:
             return 0
         return len(engine.gpu if tier is Tier.GPU else engine.slower[tier])
 
+    def capacity_of(self, worker: WorkerId, tier: Tier) -> int | None:
+        """Return the number of blocks that *tier*, a slower tier of *worker*, can hold.
+
+        It is the largest number of blocks that the tier has held when it removed one. None: it has removed none yet.
+        """
+        engine = self._engines.get(worker)
+        return None if engine is None else engine.capacities.get(tier)
+
     def engine_hash(self, worker: WorkerId, prefix: Prefix) -> int | None:
         """Return the hash that the engine of *worker* uses for the first block of *prefix*. O(blocks of the worker).
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from cache_index import CacheIndex, Prefix, WorkerId
 from cache_index.confirmed import Confirmed
+from cache_index.event import Tier
 from routing.booking import Booking
 from routing.cache_hits import CacheHits, ReportedHit
 from routing.learning.estimates import BytesPerToken
@@ -104,12 +105,32 @@ class CacheView:
             self._confirmed.drop(worker)
 
     def fit_capacity(self, worker: WorkerId) -> None:
-        """Set the index capacity of *worker* by converting the engine's token blocks to the index's text blocks."""
+        """Set the index capacity of *worker* by converting the engine's token blocks to the index's text blocks.
+
+        If a slower tier of the worker is larger than its GPU cache, the capacity is that of the tier. A block that the
+        GPU evicts is then loaded again instead of computed, so only the evictions of the tier cost much.
+        """
         state = self._workers.get(worker)
         if state is not None and state.engine_capacity is not None:
             blocks, block_size = state.engine_capacity
+            if state.is_confirmed:
+                blocks = max(blocks, self._slower_capacity(worker, blocks))
             text_bytes = blocks * block_size * self._bytes_per_token.ratio
             self._index.resize(worker, int(text_bytes / self._block_bytes))
+
+    def _slower_capacity(self, worker: WorkerId, gpu_blocks: int) -> int:
+        """Return the capacity in blocks of the largest slower tier of *worker*, or 0 without such a tier.
+
+        A tier that has removed no block yet counts as having room for as many blocks as the GPU holds.
+        """
+        largest = 0
+        if self._confirmed is not None:
+            for tier in (Tier.CPU, Tier.DISK):
+                held = self._confirmed.held_in(worker, tier)
+                if held:
+                    capacity = self._confirmed.capacity_of(worker, tier)
+                    largest = max(largest, held + gpu_blocks if capacity is None else capacity)
+        return largest
 
     def note_block_sizes(self) -> None:
         """Update `block_sizes`.

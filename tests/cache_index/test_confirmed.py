@@ -1,6 +1,6 @@
 from cache_index import WorkerId
 from cache_index.confirmed import Confirmed
-from cache_index.event import Cleared, Stored, Tier
+from cache_index.event import Cleared, Removed, Stored, Tier
 from cache_index.hit import Hit
 from cache_index.prefix import Prefix
 from cache_index.residency import Residency
@@ -138,3 +138,13 @@ def test_an_engine_has_a_hash_of_its_own_for_a_block() -> None:
     assert (70, 80) == (index.engine_hash(A, prefix("abc")), index.engine_hash(B, prefix("abc")))
     assert (None, None) == (index.engine_hash(A, prefix("x")), index.engine_hash(WorkerId("c"), prefix("a")))
     assert (2, 0) == (index.held_in(A, Tier.GPU), index.held_in(A, Tier.SHARED))
+
+
+def test_a_tier_s_capacity_shows_when_it_evicts() -> None:
+    """A slower tier held two blocks when it removed one."""
+    index = confirmed()
+    index.apply(A, Stored([70, 71], None, ids_of("ab"), BLOCK_TOKENS, Tier.CPU), model="tiny")
+    assert index.capacity_of(A, Tier.CPU) is None
+    index.apply(A, Removed([71], Tier.CPU), model="tiny")
+
+    assert 2 == index.capacity_of(A, Tier.CPU)

@@ -332,6 +332,22 @@ def test_a_slower_tier_keeps_what_the_gpu_evicts() -> None:
     assert {A: Hit(2, cpu=1)} == residency.match(prefix("abcd"))
 
 
+def test_a_tier_s_capacity_shows_when_it_evicts() -> None:
+    """It is the most that the tier held then, whatever is removed later. The GPU's capacity is known from elsewhere."""
+    residency = index()
+    residency.apply(A, stored([1, 2, 3], None, "abc"))
+    residency.apply(A, by_hash([1, 2, 3], Tier.CPU))
+
+    assert residency.capacity_of(A, Tier.CPU) is None
+
+    residency.apply(A, Removed([3, 2], Tier.CPU))
+    residency.apply(A, Removed([3]))
+    residency.apply(A, Removed([9], Tier.DISK))
+
+    assert [None, 3, None] == [residency.capacity_of(A, tier) for tier in (Tier.GPU, Tier.CPU, Tier.DISK)]
+    assert residency.capacity_of(B, Tier.CPU) is None
+
+
 def test_a_copy_may_be_reported_after_the_block_was_evicted() -> None:
     """Within a step, vLLM reports evictions first and offloaded blocks last."""
     residency = index()

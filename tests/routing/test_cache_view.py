@@ -1,5 +1,7 @@
 import pytest
 
+from cache_index.event import Event, Removed, Tier
+from tests.routing.confirmed_examples import MODEL, reporting_fleet, stored
 from tests.routing.examples import (
     A,
     B,
@@ -91,6 +93,49 @@ class TestCapacity:
         book(fleet, a_request("x" * 100), 2.0)
 
         assert 50 == index.held(A)
+
+
+class TestTiers:
+    """A GPU with four blocks. Blocks of the engine and of the index have the same size."""
+
+    def room(self, *events: Event, trusted: bool = True) -> int:
+        """Return how much room the index has after *events*. It holds nothing, so its room is its capacity."""
+        index = an_index()
+        fleet, confirmed = reporting_fleet(A, trusted=trusted, index=index)
+        fleet.set_capacity(A, blocks=4, block_size=16)
+        for event in events:
+            confirmed.apply(A, event, model=MODEL)
+        fleet.tick(1.0)
+        return index.room(A)
+
+    @pytest.mark.parametrize("tier", [Tier.CPU, Tier.DISK])
+    def test_a_slower_tier_determines_the_capacity_if_it_is_larger(self, tier: Tier) -> None:
+        """It held ten blocks when it removed one of them."""
+        full = stored("abcdefghij", tier)
+
+        assert 10 == self.room(full, Removed(full.hashes[-1:], tier))
+
+    def test_a_smaller_tier_does_not(self) -> None:
+        """Three blocks in host memory, for four on the GPU."""
+        full = stored("abc", Tier.CPU)
+
+        assert 4 == self.room(full, Removed(full.hashes[-1:], Tier.CPU))
+
+    def test_a_tier_that_has_removed_nothing_has_room(self) -> None:
+        """It holds ten blocks, and the four of the GPU may follow."""
+        assert 14 == self.room(stored("abcdefghij", Tier.CPU))
+
+    def test_a_shared_tier_is_not_the_worker_s(self) -> None:
+        """Other workers fill it as well."""
+        full = stored("abcdefghij", Tier.SHARED)
+
+        assert 4 == self.room(full, Removed(full.hashes[-1:], Tier.SHARED))
+
+    def test_reports_count_only_if_they_are_trusted(self) -> None:
+        """Otherwise the index stands for the GPU alone."""
+        full = stored("abcdefghij", Tier.CPU)
+
+        assert 4 == self.room(full, Removed(full.hashes[-1:], Tier.CPU), trusted=False)
 
 
 def test_the_index_holds_the_booked_prompt() -> None:
