@@ -17,8 +17,7 @@ from simulator.exchange import HttpExchange
 from simulator.realtime import RealtimeEngine
 
 RANK_HEADER = b"x-data-parallel-rank"
-"""Header for the rank in vLLM (vllm/entrypoints/generate/base/serving.py) and SGLang. Other than numbers are ignored.
-"""
+"""Header for the rank in vLLM (vllm/entrypoints/generate/base/serving.py) and SGLang. It must be a number."""
 INSTANCE_HEADERS = (b"x-dynamo-worker-instance-id", b"x-worker-instance-id")
 """Headers of Dynamo's frontend that select a worker instance."""
 

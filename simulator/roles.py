@@ -59,7 +59,7 @@ class HalfOptions:
 
 
 class Half(Protocol):
-    """Part of a request for which another worker is needed."""
+    """Prefill or decoding of a request, where another worker does the rest."""
 
     def shaped(self, request: GenerationRequest) -> GenerationRequest:
         """Return the part of *request* that this worker handles."""

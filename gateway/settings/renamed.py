@@ -13,7 +13,7 @@ ANY: Final = "*"
 
 @dataclass(frozen=True, slots=True)
 class RenamedSetting:
-    """Setting that was renamed. *old* and *new* have equally many `ANY`, and *values* maps old values to new ones."""
+    """Setting that was renamed. *old* and *new* contain `ANY` equally often. *values* maps old values to new ones."""
 
     old: Place
     new: Place

@@ -19,7 +19,7 @@ IDLE_DAYS = 30
 """Days after which AWS denies legacy models to an account that has not used them."""
 DAY_S = 86_400.0
 MISSED = 2
-"""Number of intervals without a test request after which the canary request is overdue."""
+"""Number of canary intervals after which a canary request that was not sent counts as overdue."""
 GRACE_S = 300.0
 CLOCK_S = 5.0
 SHOWN_KEYS = 5

@@ -42,7 +42,7 @@ FREE: Final = frozenset(
         *("structured_outputs", "text", "tools", "vllm_xargs"),
     }
 )
-"""Names of fields with objects, or lists of objects, whose keys the caller chooses."""
+"""Names of request fields that contain an object, or a list of objects, with keys that the caller chooses."""
 
 _NO_TEXTS: Final = frozenset({"encrypted_content", "file_data", "image_url", "signature", "url"})
 _IDS: Final = frozenset({"call_id", "file_id", "id", "item_id", "tool_call_id", "tool_use_id"})

@@ -55,7 +55,7 @@ LOAD, WRITE, NOTE, INITIALIZE = (
 )
 _FLAT = msgspec.msgpack.Decoder(list[str])
 _TEAM, _KEY, _WORKER = "2", "3", "6"
-"""Positions of certain Redis keys in the list of keys for `write.lua`."""
+"""Positions of the Redis keys of teams, API keys and workers in the list of keys for `write.lua`."""
 
 
 class RedisTeamStore:

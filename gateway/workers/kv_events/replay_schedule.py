@@ -49,7 +49,7 @@ class RunningReplay:
     is_check: bool
     """Whether the replay is only a check, because no batch is known to be missing."""
     rebuilds: bool
-    """Whether the first reply resets the index of the engine."""
+    """Whether the first batch of the replay resets the index of the engine's cache."""
     last_before: int | None
     """Sequence number of the batch that was processed last when the replay started, or None if there was no batch."""
     heard_at: float
