@@ -1,1 +1,1 @@
-"""Writes the dashboards that the chart ships, as plain JSON: `python -m deploy.grafana`. None is made at run time."""
+"""Grafana dashboards of the Helm chart. `python -m deploy.grafana` writes the dashboards as JSON files."""

@@ -1,4 +1,4 @@
-"""`python -m deploy.grafana`: writes the files that the chart ships."""
+"""`python -m deploy.grafana`: write the dashboards of the Helm chart."""
 
 from deploy.grafana.written import write
 

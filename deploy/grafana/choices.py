@@ -1,9 +1,9 @@
-"""Variables of all dashboards of gateways, and the selectors that follow from them."""
+"""Dashboard variables for gateways, and the label selectors that use the variables."""
 
 from deploy.grafana.dashboard import Choice
 
 GATEWAYS = 'namespace=~"$namespace",job=~"$job"'
-"""Selector of the chosen gateways. Prometheus Operator sets both labels; with other labels choose All."""
+"""Selector of the chosen gateways. Prometheus Operator sets both labels. Without them, choose All."""
 OF_MODEL = f'{GATEWAYS},model=~"$model"'
 
 NAMESPACE = Choice("namespace", "warmgate_index_max_bytes", "Namespace")

@@ -1,4 +1,4 @@
-"""A dashboard: rows of panels, and what may be chosen at its top."""
+"""Grafana dashboard: rows of panels, and the variables that users choose at the top."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,22 +6,22 @@ from dataclasses import dataclass
 from deploy.grafana.panel import SOURCE, Json, Panel
 
 SCHEMA_VERSION = 39
-"""Version of Grafana 11; Grafana 12 takes it without a change."""
+"""Schema version of Grafana 11, which Grafana 12 also accepts."""
 COLUMNS = 24
 TAG = "warmgate"
-"""Dashboards with it lead to each other."""
+"""Tag of all Warmgate dashboards, by which they link to each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A variable: the values of *label* in *series*. Several of them or all may be chosen, and all are at first."""
+    """Dashboard variable with the values of *label* in *series*. By default, all values are chosen."""
 
     name: str
     series: str
-    """A selector."""
+    """PromQL selector of the series."""
     title: str
     label: str = ""
-    """Label, if it differs from the variable's name."""
+    """Name of the label, or an empty string if the label has the variable's name."""
 
     @property
     def query(self) -> str:
@@ -46,7 +46,7 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A heading, and the panels below it from left to right."""
+    """Row of a dashboard: a heading, and panels from left to right."""
 
     title: str
     panels: Sequence[Panel]
@@ -54,7 +54,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dashboard:
-    """*name* is that of its file, and the last part of its address in Grafana."""
+    """Grafana dashboard. *name* is the name of its file and the last part of its address in Grafana."""
 
     name: str
     title: str

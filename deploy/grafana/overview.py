@@ -1,4 +1,4 @@
-"""Is all well: traffic, errors, latency, where time goes, what caches bring, and the gateways themselves."""
+"""Overview dashboard: traffic, errors, latency, waiting time, cache hits, and the gateway processes."""
 
 from deploy.grafana.choices import GATEWAYS, JOB, MODEL, NAMESPACE, OF_MODEL
 from deploy.grafana.dashboard import Dashboard, Row
@@ -9,11 +9,11 @@ FAILED = f'sum(rate(warmgate_requests_total{{{OF_MODEL},status=~"5.."}}{RATE}))'
 CACHED = f'sum(rate(warmgate_tokens_total{{{OF_MODEL},kind="cached"}}{RATE}))'
 PROMPT = f'sum(rate(warmgate_tokens_total{{{OF_MODEL},kind="prompt"}}{RATE}))'
 OURS = f"and on (namespace, job, instance) warmgate_index_max_bytes{{{GATEWAYS}}}"
-"""Condition that selects the gateways' part of a series that every process has."""
+"""PromQL condition that selects the gateways in a metric that all processes have."""
 
 
 def quantile(share: float, histogram: str, *by: str) -> str:
-    """Return a quantile over all gateways, by the labels *by*."""
+    """Return a PromQL expression for a quantile over all gateways, by the labels *by*."""
     labels = ", ".join(("le", *by))
     buckets = f"warmgate_{histogram}_bucket{{{OF_MODEL}}}"
     return f"histogram_quantile({share}, sum by ({labels}) (rate({buckets}{RATE})))"
@@ -33,7 +33,7 @@ NOW = Row(
     [
         Panel(
             title="Requests",
-            description="Completion requests that ended, per second.",
+            description="Completed requests per second.",
             queries=[Query(REQUESTS)],
             unit="reqps",
             kind="stat",
@@ -41,7 +41,7 @@ NOW = Row(
         ),
         Panel(
             title="Errors",
-            description="Share of requests that were answered 5xx. Errors of callers do not count.",
+            description="Share of requests answered with a 5xx status. Errors that callers cause do not count.",
             queries=[Query(f"({FAILED} or vector(0)) / {REQUESTS}")],
             unit="percentunit",
             kind="stat",
@@ -50,15 +50,15 @@ NOW = Row(
             thresholds=[(0.001, "orange"), (0.01, "red")],
         ),
         Panel(
-            title="In flight",
-            description="Requests being served.",
+            title="Requests in progress",
+            description="Requests that the gateways are serving now.",
             queries=[Query(f"sum(warmgate_requests_in_flight{{{OF_MODEL}}})")],
             kind="stat",
             width=3,
         ),
         Panel(
             title="TTFT p95",
-            description="Time to the first useful byte of streams.",
+            description="Time to the first token of a stream. One stream in twenty takes longer.",
             queries=[Query(quantile(0.95, "time_to_first_token_seconds"))],
             unit="s",
             kind="stat",
@@ -66,8 +66,8 @@ NOW = Row(
             thresholds=[(5, "orange"), (10, "red")],
         ),
         Panel(
-            title="Cached",
-            description="Share of prompt tokens that engines had in their caches, as they report it.",
+            title="Cached prompt tokens",
+            description="Share of prompt tokens that engines report as cached.",
             queries=[Query(f"{CACHED} / {PROMPT}")],
             unit="percentunit",
             kind="stat",
@@ -75,14 +75,14 @@ NOW = Row(
         ),
         Panel(
             title="Workers up",
-            description="Model servers whose health checks pass, as the gateway that sees most of them says.",
+            description="Workers whose health checks pass, for each model as seen by at least one gateway.",
             queries=[Query(f"sum(max by (model, worker) (warmgate_worker_up{{{OF_MODEL}}}))")],
             kind="stat",
             width=3,
         ),
         Panel(
             title="Models without a worker",
-            description="That have workers of their own, and none of them is up.",
+            description="Models that have workers, but none whose health checks pass.",
             queries=[Query(f"count(sum by (model) (warmgate_worker_up{{{OF_MODEL}}}) == 0) or vector(0)")],
             kind="stat",
             width=3,
@@ -90,7 +90,7 @@ NOW = Row(
         ),
         Panel(
             title="Gateways",
-            description="That Prometheus reaches.",
+            description="Gateways whose metrics Prometheus can read.",
             queries=[Query(f"count(warmgate_index_max_bytes{{{GATEWAYS}}})")],
             kind="stat",
             width=3,
@@ -102,7 +102,8 @@ TRAFFIC = Row(
     [
         Panel(
             title="Requests by status",
-            description="499: the caller disconnected before the answer.",
+            description="Completed requests by HTTP status. Status 499 means that the caller disconnected before"
+            " the answer.",
             queries=[
                 Query(f"sum by (status) (rate(warmgate_requests_total{{{OF_MODEL}}}{RATE}))", "{{status}}"),
             ],
@@ -111,20 +112,20 @@ TRAFFIC = Row(
         ),
         Panel(
             title="Requests by model",
-            description="`unknown`: of a model that is not configured.",
+            description="Completed requests by model. `unknown` stands for all models that are not configured.",
             queries=[Query(f"sum by (model) (rate(warmgate_requests_total{{{OF_MODEL}}}{RATE}))", "{{model}}")],
             unit="reqps",
             is_stacked=True,
         ),
         Panel(
             title="Errors by name",
-            description="All requests that ended in an error, also those that the caller caused.",
+            description="Requests that ended with an error, by error name. Errors that callers cause are included.",
             queries=[Query(f"sum by (error) (rate(warmgate_errors_total{{{OF_MODEL}}}{RATE}))", "{{error}}")],
             unit="reqps",
         ),
         Panel(
             title="Tokens",
-            description="As engines counted them. Of prompt tokens, cached ones are a part.",
+            description="Tokens per second, as engines count them. Prompt tokens include cached tokens.",
             queries=[
                 Query(
                     f'sum by (kind) (rate(warmgate_tokens_total{{{OF_MODEL},kind!="predicted"}}{RATE}))',
@@ -134,16 +135,19 @@ TRAFFIC = Row(
             unit="short",
         ),
         Panel(
-            title="In flight by model",
-            description="Requests being served.",
+            title="Requests in progress by model",
+            description="Requests that the gateways are serving now, by model.",
             queries=[Query(f"sum by (model) (warmgate_requests_in_flight{{{OF_MODEL}}})", "{{model}}")],
             is_stacked=True,
         ),
         Panel(
-            title="Where requests went",
-            description="Answered by model servers, or by fallbacks.",
+            title="Requests by backend",
+            description="Requests that fallbacks answered, and all other requests.",
             queries=[
-                Query(f"{REQUESTS} - sum(rate(warmgate_fallbacks_total{{{OF_MODEL}}}{RATE}))", "workers and refusals"),
+                Query(
+                    f"{REQUESTS} - sum(rate(warmgate_fallbacks_total{{{OF_MODEL}}}{RATE}))",
+                    "workers and rejected requests",
+                ),
                 Query(f"sum(rate(warmgate_fallbacks_total{{{OF_MODEL}}}{RATE}))", "fallbacks"),
             ],
             unit="reqps",
@@ -156,32 +160,33 @@ LATENCY = Row(
     [
         Panel(
             title="Time to first token",
-            description="To the first useful byte of streams, from the request's arrival here.",
+            description="Time from the arrival of a request at the gateway to the first token of its stream.",
             queries=quantiles("time_to_first_token_seconds"),
             unit="s",
         ),
         Panel(
             title="Time per output token",
-            description="After the first, of streams.",
+            description="Time for each output token of a stream after the first one.",
             queries=quantiles("time_per_output_token_seconds"),
             unit="s",
         ),
         Panel(
-            title="Whole answers",
-            description="From arrival to the last byte.",
+            title="Request duration",
+            description="Time from the arrival of a request to the last byte of its answer.",
             queries=quantiles("request_duration_seconds"),
             unit="s",
         ),
         Panel(
             title="Time to first token by model, p95",
-            description="Of streams.",
+            description="Time to the first token of a stream, by model. One stream in twenty takes longer.",
             queries=[Query(quantile(0.95, "time_to_first_token_seconds", "model"), "{{model}}")],
             unit="s",
             width=12,
         ),
         Panel(
             title="Time per output token by model, p95",
-            description="Of streams.",
+            description="Time for each output token of a stream after the first one, by model. One stream in"
+            " twenty takes longer.",
             queries=[Query(quantile(0.95, "time_per_output_token_seconds", "model"), "{{model}}")],
             unit="s",
             width=12,
@@ -193,8 +198,8 @@ TIME = Row(
     [
         Panel(
             title="Mean time of a request",
-            description="Until the first byte of streams a request waits here and in the engine, and its prompt is"
-            " computed. The engines' dashboard shows each.",
+            description="Mean time to the first byte of a stream, and mean time of a whole request. Time to the"
+            " first byte includes waiting in the gateway and in the engine, and computing the prompt.",
             queries=[
                 Query(mean("time_to_first_token_seconds"), "until the first byte"),
                 Query(mean("request_duration_seconds"), "whole answer"),
@@ -203,24 +208,26 @@ TIME = Row(
             width=6,
         ),
         Panel(
-            title="Held here",
-            description="Requests that wait for a worker that is about to be free, and for one to be there at all.",
+            title="Waiting requests",
+            description="Requests that wait in the gateway because all workers are busy, or because no worker is"
+            " available.",
             queries=[
-                Query(f"sum(warmgate_requests_waiting{{{OF_MODEL}}})", "for their turn"),
-                Query(f"sum(warmgate_requests_without_worker{{{OF_MODEL}}})", "no worker is there"),
+                Query(f"sum(warmgate_requests_waiting{{{OF_MODEL}}})", "all workers are busy"),
+                Query(f"sum(warmgate_requests_without_worker{{{OF_MODEL}}})", "no worker is available"),
             ],
             width=6,
         ),
         Panel(
-            title="Longest hold",
-            description="Of the request that is held longest, by model.",
+            title="Longest wait",
+            description="Time that the oldest waiting request of each model has waited for a worker.",
             queries=[Query(f"max by (model) (warmgate_oldest_wait_seconds{{{OF_MODEL}}})", "{{model}}")],
             unit="s",
             width=6,
         ),
         Panel(
-            title="Prefill before a new request",
-            description="What stands before it, as the gateway predicts: the worker with least, and with most.",
+            title="Queued prefill work",
+            description="Predicted seconds of queued prefill work ahead of a new request, for the least and the"
+            " most loaded worker of each model.",
             queries=[
                 Query(f"min by (model) (warmgate_worker_backlog_seconds{{{OF_MODEL}}})", "{{model}} least"),
                 Query(f"max by (model) (warmgate_worker_backlog_seconds{{{OF_MODEL}}})", "{{model}} most"),
@@ -235,7 +242,7 @@ CACHES = Row(
     [
         Panel(
             title="Cached share of prompts",
-            description="Of prompt tokens, as engines report it.",
+            description="Share of a model's prompt tokens that engines report as cached.",
             queries=[
                 Query(
                     f'sum by (model) (rate(warmgate_tokens_total{{{OF_MODEL},kind="cached"}}{RATE}))'
@@ -247,9 +254,10 @@ CACHES = Row(
             most=1,
         ),
         Panel(
-            title="Why a worker was chosen",
-            description="hit: no other worker held more of the prompt; spread: another did, but cost more; cold: none"
-            " held any; none: there was no worker.",
+            title="Routing decisions by reason",
+            description="Routing decisions by reason: hit (no other worker held more of the prompt), spread"
+            " (another worker held more, but cost more), cold (no worker held any of the prompt) or"
+            " none (no worker was available).",
             queries=[
                 Query(f"sum by (reason) (rate(warmgate_decisions_total{{{OF_MODEL}}}{RATE}))", "{{reason}}"),
             ],
@@ -257,9 +265,9 @@ CACHES = Row(
             is_stacked=True,
         ),
         Panel(
-            title="GPUs saved",
-            description="Cached tokens per second, divided by the tokens that one worker computes in a second: so many"
-            " workers would be busy with what caches made unnecessary.",
+            title="Workers saved by caches",
+            description="Number of workers that would be busy computing the cached tokens: cached tokens per"
+            " second, divided by the tokens that one worker computes per second.",
             queries=[
                 Query(
                     f'sum by (model) (rate(warmgate_tokens_total{{{OF_MODEL},kind="cached"}}{RATE}))'
@@ -275,8 +283,9 @@ PROCESSES = Row(
     "Gateways",
     [
         Panel(
-            title="Processor",
-            description="Of one core, which is what a gateway has.",
+            title="Processor time",
+            description="Processor time of each gateway as a share of one core. A gateway cannot use more than"
+            " one core.",
             queries=[Query(f"rate(process_cpu_seconds_total{RATE}) {OURS}", "{{instance}}")],
             unit="percentunit",
             width=5,
@@ -284,14 +293,14 @@ PROCESSES = Row(
         ),
         Panel(
             title="Memory",
-            description="Resident.",
+            description="Resident memory of each gateway.",
             queries=[Query(f"process_resident_memory_bytes {OURS}", "{{instance}}")],
             unit="bytes",
             width=5,
         ),
         Panel(
-            title="Late event loop, p99",
-            description="What holds the loop holds every request of that gateway.",
+            title="Event loop lag, p99",
+            description="Lag of the gateway's event loop. While the loop is blocked, all requests of the gateway wait.",
             queries=[
                 Query(
                     "histogram_quantile(0.99, sum by (instance, le)"
@@ -304,16 +313,16 @@ PROCESSES = Row(
             thresholds=[(0.25, "red")],
         ),
         Panel(
-            title="Descriptors",
-            description="Open ones, of those that there may be: each connection is one.",
+            title="File descriptors",
+            description="Share of the gateway's file descriptors in use. Each connection needs one descriptor.",
             queries=[Query(f"process_open_fds / process_max_fds {OURS}", "{{instance}}")],
             unit="percentunit",
             width=5,
             thresholds=[(0.8, "red")],
         ),
         Panel(
-            title="Age",
-            description="Since its start.",
+            title="Uptime",
+            description="Time since the gateway started.",
             queries=[Query(f"time() - process_start_time_seconds {OURS}", "{{instance}}")],
             unit="s",
             width=4,
@@ -324,7 +333,7 @@ PROCESSES = Row(
 OVERVIEW = Dashboard(
     name="overview",
     title="Overview",
-    description="Is all well? Traffic, errors, latency, where time goes, what caches bring, and the gateways.",
+    description="Traffic, errors, latency, waiting time, cache hits, and the gateway processes.",
     choices=[NAMESPACE, JOB, MODEL],
     rows=[NOW, TRAFFIC, LATENCY, TIME, CACHES, PROCESSES],
 )

@@ -1,6 +1,6 @@
-"""One panel of a dashboard: what it asks of Prometheus, and how Grafana draws the answer.
+"""Panel of a Grafana dashboard: Prometheus queries, and how Grafana draws their results.
 
-The JSON is that of Grafana's schema "dashboard", version 39: what Grafana 11 writes, and 12 reads as it is.
+The JSON is that of Grafana's schema "dashboard", version 39: Grafana 11 writes this version, and Grafana 12 reads it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -10,16 +10,16 @@ from typing import Any, Literal
 Json = dict[str, Any]
 
 SOURCE: Json = {"type": "prometheus", "uid": "${datasource}"}
-"""The data source that is chosen at the top of the dashboard."""
+"""Data source that users choose at the top of the dashboard."""
 RATE = "[$__rate_interval]"
-"""Grafana's own: four times the scrape interval at least."""
+"""Grafana's variable for the range of a rate, which is at least four scrape intervals."""
 
 ABOVE = Literal["red", "orange", "yellow", "green"]
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """One expression, and the name of each of its series: labels in double braces."""
+    """PromQL expression, and the legend of its series with labels in double braces."""
 
     expr: str
     legend: str = "__auto"
@@ -27,30 +27,30 @@ class Query:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Panel:
-    """One panel. *thresholds*: the color from each value on; below the first it is green."""
+    """Dashboard panel. *thresholds* are values with the color above each. Below the first value, the color is green."""
 
     title: str
     description: str
     queries: Sequence[Query]
     unit: str = "short"
-    """An id of Grafana's own units."""
+    """Id of a Grafana unit."""
     kind: Literal["timeseries", "stat"] = "timeseries"
     width: int = 8
-    """Columns, of 24."""
+    """Width in columns. A dashboard has 24 columns."""
     is_stacked: bool = False
     most: float | None = None
-    """End of the axis; None: that of the values."""
+    """Upper end of the axis, or None to use the highest value."""
     thresholds: Sequence[tuple[float, ABOVE]] = ()
     decimals: int | None = None
     words: Mapping[str, str] | None = None
-    """Texts that a stat shows instead of values."""
+    """Texts that a panel of the kind "stat" shows instead of values."""
 
     @property
     def height(self) -> int:
         return 4 if self.kind == "stat" else 8
 
     def json(self, number: int, x: int, y: int) -> Json:
-        """Return the panel at this place; *number* is its id, unique in the dashboard."""
+        """Return the JSON of the panel at column *x* and row *y*. *number* is its id, unique in the dashboard."""
         return {
             "id": number,
             "type": self.kind,

@@ -1,4 +1,4 @@
-"""The dashboard of traffic shaping: routes over models, LoRA adapters, divided prompts, guardrails, traces."""
+"""Dashboard of routes, LoRA adapters, separate prefill and decode workers, guardrails, and traces."""
 
 from deploy.grafana.choices import GATEWAYS, JOB, MODEL, NAMESPACE, OF_MODEL
 from deploy.grafana.dashboard import Dashboard, Row
@@ -11,22 +11,23 @@ ROUTES = Row(
     "Routes",
     [
         Panel(
-            title="Requests by model",
-            description="Of each name that stands for several models, by the one that they got.",
+            title="Requests by route and model",
+            description="Requests for each route, by the model that the gateway chose.",
             queries=[Query(f"sum by (route, model) (rate({ROUTED}{RATE}))", "{{route}}: {{model}}")],
             unit="reqps",
             is_stacked=True,
         ),
         Panel(
-            title="Why that model",
-            description="The rule that was true of the request, or the weights.",
+            title="Requests by route and rule",
+            description="Requests for each route, by the rule that chose the model. The value `weight` means"
+            " that no rule matched.",
             queries=[Query(f"sum by (route, rule) (rate({ROUTED}{RATE}))", "{{route}}: {{rule}}")],
             unit="reqps",
             is_stacked=True,
         ),
         Panel(
             title="Shares by weight",
-            description="Of requests that weights decide: what each model had of them, and what it is to have.",
+            description="Share of each model in the requests that weights decided, and the configured share.",
             queries=[
                 Query(
                     f"sum by (route, model) (rate({WEIGHED}{RATE}))"
@@ -47,16 +48,17 @@ ADAPTERS = Row(
     "LoRA adapters",
     [
         Panel(
-            title="Where they are",
-            description="1: the worker has the adapter that the model is.",
+            title="Loaded adapters",
+            description="1 if the worker has loaded the LoRA adapter, 0 if it has not.",
             queries=[
                 Query(f"max by (model, worker) (warmgate_adapter_loaded{{{OF_MODEL}}})", "{{model}} {{worker}}"),
             ],
             most=1,
         ),
         Panel(
-            title="Loads",
-            description="By what came of them. unloaded: to make room for another; no_room: all others are in use.",
+            title="Adapter loads",
+            description="Loads of LoRA adapters by result: loaded, failed, unloaded (to make room) or no_room"
+            " (all loaded adapters are in use).",
             queries=[
                 Query(
                     f"sum by (model, result) (rate(warmgate_adapter_loads_total{{{OF_MODEL}}}{RATE}))",
@@ -66,20 +68,22 @@ ADAPTERS = Row(
             unit="cps",
         ),
         Panel(
-            title="Time of a load",
-            description="As it is believed: what a worker without the adapter costs more.",
+            title="Adapter load time",
+            description="Estimated time to load each LoRA adapter. Routing adds this time to the cost of workers"
+            " without the adapter.",
             queries=[Query(f"max by (model) (warmgate_adapter_load_seconds{{{OF_MODEL}}})", "{{model}}")],
             unit="s",
         ),
     ],
 )
 HALVES = Row(
-    "Prompts and answers on different workers",
+    "Separate prefill and decode workers",
     [
         Panel(
-            title="Where prompts are computed",
-            description="remote: on a prefill worker; here: where they are answered, as little of them was lacking;"
-            " failed: there, as prefill workers failed.",
+            title="Prompts by place of prefill",
+            description="Prompts by place of prefill: remote (a prefill worker), here (the worker that generates"
+            " the answer, because few tokens are uncached) or failed (the same worker, because"
+            " prefill workers failed).",
             queries=[
                 Query(
                     f"sum by (model, location) (rate(warmgate_prefills_total{{{OF_MODEL}}}{RATE}))",
@@ -91,8 +95,9 @@ HALVES = Row(
             width=12,
         ),
         Panel(
-            title="Share of prompts computed elsewhere",
-            description="Of requests for models whose prompts may be computed by other workers.",
+            title="Share of remote prefills",
+            description="Share of prompts that prefill workers computed, for models with separate prefill and"
+            " decode workers.",
             queries=[
                 Query(
                     f'sum by (model) (rate(warmgate_prefills_total{{{OF_MODEL},location="remote"}}{RATE}))'
@@ -110,8 +115,8 @@ GUARDRAILS = Row(
     "Guardrails and traces",
     [
         Panel(
-            title="Guardrails that acted",
-            description="Requests and answers that one redacted, blocked or logged.",
+            title="Guardrail actions",
+            description="Requests and answers that a guardrail redacted, blocked or logged.",
             queries=[
                 Query(
                     "sum by (guardrail, direction, action)"
@@ -122,8 +127,9 @@ GUARDRAILS = Row(
             unit="reqps",
         ),
         Panel(
-            title="Guardrails that did not answer",
-            description="Questions to services and to Bedrock; the text passes, or the request fails, as settings say.",
+            title="Guardrail failures",
+            description="Requests and answers that a guardrail could not check. The setting on_unavailable"
+            " decides whether their text passes or the request fails.",
             queries=[
                 Query(
                     f"sum by (guardrail) (rate(warmgate_guardrail_failures_total{{{GATEWAYS}}}{RATE}))",
@@ -134,7 +140,7 @@ GUARDRAILS = Row(
         ),
         Panel(
             title="Traces",
-            description="Traces by destination and outcome.",
+            description="Traces by destination and outcome: sent, dropped or failed.",
             queries=[
                 Query(
                     f"sum by (destination, outcome) (rate(warmgate_traces_total{{{GATEWAYS}}}{RATE}))",
@@ -149,7 +155,7 @@ GUARDRAILS = Row(
 SHAPING = Dashboard(
     name="shaping",
     title="Shaping",
-    description="What is done to traffic on its way: routes, LoRA adapters, divided prompts, guardrails, traces.",
+    description="Routes, LoRA adapters, separate prefill and decode workers, guardrails, and traces.",
     choices=[NAMESPACE, JOB, MODEL],
     rows=[ROUTES, ADAPTERS, HALVES, GUARDRAILS],
 )

@@ -1,4 +1,4 @@
-"""The dashboard of teams: usage, cost, savings by caches, and refusals by limits."""
+"""Dashboard of teams: usage, cost, savings by caches, and requests rejected by limits."""
 
 from deploy.grafana.choices import GATEWAYS, JOB, MODEL, NAMESPACE, OF_MODEL, TEAM
 from deploy.grafana.dashboard import Dashboard, Row
@@ -9,22 +9,22 @@ COST = f"warmgate_team_cost_usd_total{{{OF_TEAM}}}"
 BY_FALLBACKS = f'warmgate_team_cost_usd_total{{{OF_TEAM},backend="fallback"}}'
 SAVED = f"warmgate_team_saved_usd_total{{{OF_TEAM}}}"
 RANGE = "[$__range]"
-"""All that the dashboard shows."""
+"""Grafana's variable for the selected time range."""
 COMPUTES = f"avg by (model) (warmgate_worker_prefill_tokens_per_second{{{OF_MODEL}}})"
-"""Prompt tokens per second of one worker."""
+"""PromQL expression for the prompt tokens that one worker computes per second."""
 
 
 def hourly(what: str, counter: str) -> str:
-    """US dollars per hour."""
+    """Return a PromQL expression for a cost counter in US dollars per hour."""
     return f"sum by ({what}) (rate({counter}{RATE})) * 3600"
 
 
 SUMS = Row(
-    "In all",
+    "Totals",
     [
         Panel(
-            title="Spent",
-            description="US dollars in the time shown, by the prices of settings.",
+            title="Cost",
+            description="Cost of all requests in the selected time range, in US dollars at the configured prices.",
             queries=[Query(f"sum(increase({COST}{RANGE}))")],
             unit="currencyUSD",
             kind="stat",
@@ -32,8 +32,8 @@ SUMS = Row(
             decimals=2,
         ),
         Panel(
-            title="Of it, fallbacks",
-            description="US dollars that answers of fallbacks cost.",
+            title="Cost of fallbacks",
+            description="Cost of requests that fallbacks answered, in US dollars, in the selected time range.",
             queries=[Query(f"sum(increase({BY_FALLBACKS}{RANGE}))")],
             unit="currencyUSD",
             kind="stat",
@@ -42,7 +42,7 @@ SUMS = Row(
         ),
         Panel(
             title="Saved by caches",
-            description="US dollars that cached tokens did not cost in the time shown.",
+            description="US dollars saved by cached tokens in the selected time range.",
             queries=[Query(f"sum(increase({SAVED}{RANGE}))")],
             unit="currencyUSD",
             kind="stat",
@@ -51,7 +51,7 @@ SUMS = Row(
         ),
         Panel(
             title="Share saved",
-            description="Of what it would have cost without caches.",
+            description="Savings by cached tokens, as a share of what all requests would have cost without caches.",
             queries=[
                 Query(f"sum(increase({SAVED}{RANGE})) / (sum(increase({SAVED}{RANGE})) + sum(increase({COST}{RANGE})))")
             ],
@@ -60,9 +60,10 @@ SUMS = Row(
             width=4,
         ),
         Panel(
-            title="GPU time saved",
-            description="Cached tokens in the time shown, at the rate at which a worker computes prompts. A worker is"
-            " one engine: multiply by its GPUs. Of all teams, and of requests without one.",
+            title="Engine time saved",
+            description="Time that one worker would need to compute all cached tokens in the selected time"
+            " range. The sum covers all teams and requests without a team. For GPU time, multiply by"
+            " the GPUs per worker.",
             queries=[
                 Query(
                     f'sum(sum by (model) (increase(warmgate_tokens_total{{{OF_MODEL},kind="cached"}}{RANGE}))'
@@ -74,8 +75,8 @@ SUMS = Row(
             width=4,
         ),
         Panel(
-            title="Refused",
-            description="Requests that a limit turned away in the time shown.",
+            title="Rejected by limits",
+            description="Requests that a limit rejected in the selected time range.",
             queries=[Query(f"sum(increase(warmgate_team_refused_total{{{OF_TEAM}}}{RANGE})) or vector(0)")],
             kind="stat",
             width=4,
@@ -88,14 +89,14 @@ USE = Row(
     [
         Panel(
             title="Requests",
-            description="By team.",
+            description="Completed requests per second, by team.",
             queries=[Query(f"sum by (team) (rate(warmgate_team_requests_total{{{OF_TEAM}}}{RATE}))", "{{team}}")],
             unit="reqps",
             is_stacked=True,
         ),
         Panel(
             title="Prompt tokens",
-            description="By team, cached ones among them.",
+            description="Prompt tokens per second, by team. Cached tokens are included.",
             queries=[
                 Query(f'sum by (team) (rate(warmgate_team_tokens_total{{{OF_TEAM},kind="prompt"}}{RATE}))', "{{team}}")
             ],
@@ -103,7 +104,7 @@ USE = Row(
         ),
         Panel(
             title="Output tokens",
-            description="By team.",
+            description="Generated tokens per second, by team.",
             queries=[
                 Query(
                     f'sum by (team) (rate(warmgate_team_tokens_total{{{OF_TEAM},kind="completion"}}{RATE}))',
@@ -118,8 +119,8 @@ LIMITS = Row(
     "Limits",
     [
         Panel(
-            title="Refused",
-            description="Requests that a limit turned away, by its scope and name.",
+            title="Rejected by limits",
+            description="Requests per second that a limit rejected, by team and limit.",
             queries=[
                 Query(
                     f"sum by (team, limit) (rate(warmgate_team_refused_total{{{OF_TEAM}}}{RATE}))",
@@ -130,7 +131,8 @@ LIMITS = Row(
         ),
         Panel(
             title="Requests by status",
-            description="429 for limits of rate, 402 for budgets.",
+            description="Completed requests by team and HTTP status. Status 429 means that a rate limit or a"
+            " budget was reached.",
             queries=[
                 Query(
                     f"sum by (team, status) (rate(warmgate_team_requests_total{{{OF_TEAM}}}{RATE}))",
@@ -140,8 +142,8 @@ LIMITS = Row(
             unit="reqps",
         ),
         Panel(
-            title="Held in the fair queue",
-            description="Requests of each team that wait for their turn.",
+            title="Waiting requests",
+            description="Requests of each team that wait because all workers are busy.",
             queries=[
                 Query(
                     f'sum by (team) (warmgate_team_requests_waiting{{{OF_MODEL},team=~"$team"}}) or vector(0)',
@@ -156,30 +158,31 @@ MONEY = Row(
     [
         Panel(
             title="Cost per hour",
-            description="US dollars, by team and by who answered.",
+            description="Cost per hour in US dollars, by team and kind of backend.",
             queries=[Query(hourly("team, backend", COST), "{{team}} {{backend}}")],
             unit="currencyUSD",
             is_stacked=True,
         ),
         Panel(
             title="Saved by caches per hour",
-            description="US dollars that cached tokens did not cost.",
+            description="US dollars per hour saved by cached tokens, by team.",
             queries=[Query(hourly("team", SAVED), "{{team}}")],
             unit="currencyUSD",
             is_stacked=True,
         ),
         Panel(
             title="Fallbacks within the last hour",
-            description="US dollars by model, and what requests on their way may cost at most. Budgets are per hour.",
+            description="Cost of fallbacks in the last hour in US dollars, by model, and the maximum cost of"
+            " fallback requests in progress.",
             queries=[
                 Query(f"sum by (model) (warmgate_fallback_spend_usd{{{OF_MODEL}}})", "{{model}} spent"),
-                Query(f"sum by (model) (warmgate_fallback_held_usd{{{OF_MODEL}}})", "{{model}} on the way"),
+                Query(f"sum by (model) (warmgate_fallback_held_usd{{{OF_MODEL}}})", "{{model}} in progress"),
             ],
             unit="currencyUSD",
         ),
         Panel(
-            title="GPU seconds saved per second",
-            description="Workers that would be busy with prompts that caches had.",
+            title="Workers saved by caches",
+            description="Number of workers that would be busy computing the cached tokens, by model.",
             queries=[
                 Query(
                     f'sum by (model) (rate(warmgate_tokens_total{{{OF_MODEL},kind="cached"}}{RATE})) / {COMPUTES}',
@@ -188,13 +191,13 @@ MONEY = Row(
             ],
         ),
         Panel(
-            title="Not in the ledger yet",
-            description="Entries that wait to be written, by gateway.",
+            title="Waiting ledger entries",
+            description="Usage entries that wait to be written to the ledger, by gateway.",
             queries=[Query(f"warmgate_ledger_waiting{{{GATEWAYS}}}", "{{instance}}")],
         ),
         Panel(
-            title="Lost to the ledger",
-            description="Entries that could not be written.",
+            title="Lost ledger entries",
+            description="Usage entries that could not be written to the ledger and are lost.",
             queries=[
                 Query(
                     f"sum by (instance) (increase(warmgate_ledger_dropped_total{{{GATEWAYS}}}{RATE}))", "{{instance}}"
@@ -208,7 +211,7 @@ MONEY = Row(
 TEAMS = Dashboard(
     name="teams",
     title="Teams and money",
-    description="Who asks for how much, what that costs, what caches saved, and whom limits turned away.",
+    description="Usage and cost of teams, savings by caches, and requests rejected by limits.",
     choices=[NAMESPACE, JOB, TEAM, MODEL],
     rows=[SUMS, USE, LIMITS, MONEY],
 )

@@ -1,4 +1,4 @@
-"""All dashboards, as the files of the chart have them. A test says that the files are as this makes them."""
+"""All dashboards, and their files in the Helm chart. A test checks that the files are up to date."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ FOLDER = Path(__file__).parents[1] / "helm" / "warmgate" / "files" / "dashboards
 
 
 def files() -> Mapping[str, str]:
-    """Text by name."""
+    """Return the text of each dashboard file, by file name."""
     return {
         f"{dashboard.name}.json": json.dumps(dashboard.json(), indent=2, ensure_ascii=False) + "\n"
         for dashboard in DASHBOARDS
@@ -25,6 +25,6 @@ def files() -> Mapping[str, str]:
 
 
 def write() -> None:
-    """Write the dashboards over the existing ones."""
+    """Write the dashboard files of the Helm chart."""
     for name, text in files().items():
         (FOLDER / name).write_text(text, encoding="utf-8")

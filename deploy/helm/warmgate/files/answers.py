@@ -1,4 +1,4 @@
-"""The program of `helm test`: the gateway at GATEWAY is ready, and answers a completion where KEY holds a key."""
+"""Program of `helm test`: check that the gateway at GATEWAY is ready, and answers a completion if KEY is set."""
 
 import json
 import os
@@ -10,7 +10,7 @@ PATIENCE_S = 120
 
 
 def asked(path: str, body: object = None) -> tuple[int, str]:
-    """Status and text of the answer; a POST where there is a *body*."""
+    """Return status and text of the answer. The request is a POST if *body* is given."""
     headers = {"content-type": "application/json"}
     if os.environ.get("KEY"):
         headers["authorization"] = f"Bearer {os.environ['KEY']}"
