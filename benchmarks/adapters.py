@@ -1,15 +1,15 @@
-"""Placement of requests for LoRA adapters, and its cost: the real gateway over HTTP, simulated workers, real time.
+"""Benchmark of routing requests for LoRA adapters, with the real gateway over HTTP and simulated workers in real time.
 
-Every worker begins with some of the adapters, loads others on request, and has room for a few. Requests come at
-random, each with a prompt of its own, so only the adapter distinguishes workers.
+Every worker starts with some of the adapters, loads others on request, and can hold a few. Requests arrive at random,
+and each has a different prompt, so workers differ only in their adapters.
 
 * even: every adapter is asked for as often as any other. One worker could serve all requests for one of them.
 * hot: most requests are for one adapter, more than one worker could serve.
 
-Each is run before a gateway that weighs loading against waiting (`prefix_aware`), and before one that knows no costs
-(`round_robin`), with workers of their own and the same requests at the same times.
+Each workload runs on a gateway that compares loading with waiting (`prefix_aware`), and on one that ignores costs
+(`round_robin`). Each gateway has its own workers and gets the same requests at the same times.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -34,7 +34,7 @@ LOAD_S = 0.5
 OUTPUT_TOKENS = 8
 CHARACTERS_PER_TOKEN = 4
 LETTERS = "etaoinshrdlcumpg"
-"""Those of which the workers' vocabulary makes one token from any four."""
+"""Letters of which the vocabulary of the simulated workers makes one token from any four."""
 HOT_SHARE = 0.9
 STRATEGIES = ("prefix_aware", "round_robin")
 WORKLOADS = ("even", "hot")
@@ -45,7 +45,7 @@ class Arrival:
     at_s: float
     adapter: str
     number: int
-    """No other request of the run has it."""
+    """Number of the request, unique in the run."""
 
     def body(self, prompt_tokens: int) -> dict[str, Any]:
         word = "".join(LETTERS[self.number >> bits & 15] for bits in range(0, 28, 4)) + " "
@@ -63,7 +63,7 @@ def names(count: int) -> list[str]:
 
 
 def arrivals(workload: str, options: argparse.Namespace) -> list[Arrival]:
-    """Poisson, the same for every gateway."""
+    """Return Poisson arrival times, the same for every gateway."""
     rng = random.Random(f"{workload} {options.seed}")
     adapters = names(options.adapters)
     found, at_s = [], 0.0
@@ -76,7 +76,7 @@ def arrivals(workload: str, options: argparse.Namespace) -> list[Arrival]:
 
 @contextmanager
 def serving(strategy: str, options: argparse.Namespace) -> Iterator[str]:
-    """The URL of a gateway before fresh workers, among which the adapters are shared out."""
+    """Yield the URL of a gateway with new workers, among which the adapters are distributed."""
     adapters = names(options.adapters)
     with Processes() as processes:
         workers = []
@@ -105,7 +105,7 @@ def serving(strategy: str, options: argparse.Namespace) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """One gateway under one workload. Times are to the first token."""
+    """Results of one gateway under one workload. Times are times to the first token."""
 
     workload: str
     strategy: str
@@ -124,10 +124,10 @@ class Summary:
 
 
 async def ttft_s(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> float:
-    """Send one request, read its answer, and tell how long its first token took.
+    """Send one request, read its answer, and return the time to its first token.
 
     Raises:
-        RuntimeError: there was not one.
+        RuntimeError: if the answer has no token.
     """
     begun, first = time.monotonic(), None
     async with client.stream("POST", f"{url}/v1/completions", json=body) as reply:
@@ -141,7 +141,7 @@ async def ttft_s(client: httpx.AsyncClient, url: str, body: dict[str, Any]) -> f
 
 
 async def replayed(client: httpx.AsyncClient, url: str, wanted: Sequence[Arrival], prompt_tokens: int) -> list[float]:
-    """Send each request at its time, independently of those before."""
+    """Send each request at its time, without waiting for earlier requests."""
     begun = time.monotonic()
     async with asyncio.TaskGroup() as tasks:
         asked = []
@@ -152,7 +152,7 @@ async def replayed(client: httpx.AsyncClient, url: str, wanted: Sequence[Arrival
 
 
 def loads_in(exposition: str) -> int:
-    """Return the number of loads of adapters, by the metrics of a gateway."""
+    """Return the number of adapter loads, from the metrics of a gateway."""
     lines = [line for line in exposition.splitlines() if line.startswith("warmgate_adapter_loads_total{")]
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if 'result="loaded"' in line))
 

@@ -1,13 +1,13 @@
-"""Whether a cluster would grow under load and shrink after it, on the queries of deploy/eks/autoscaling.
+"""Check that a cluster would grow under load and shrink afterwards, using the queries of deploy/eks/autoscaling.
 
-A real Prometheus scrapes a real gateway before simulated workers. Clients stream: first none, then some, then many,
-then none. Every few seconds each query of both ScaledObjects is asked, and from the answers it is counted how many
-replicas Kubernetes would want (`benchmarks/scaler.py`). Nothing is scaled: that is on paper. What clients have open is
-known here, so the answers can be compared with it.
+A real Prometheus scrapes a real gateway with simulated workers. The number of streaming clients grows from none to many
+and falls to none again. Every few seconds, the program runs each query of both ScaledObjects and computes how many
+replicas Kubernetes would request (`benchmarks/scaler.py`). Nothing is really scaled. The program knows the number of
+open streams and compares the query results with that number.
 
 Needs Prometheus (Debian: `apt-get install prometheus`). Takes five minutes.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import asyncio
@@ -28,26 +28,26 @@ from benchmarks.scaler import Scaler
 
 MANIFESTS = ROOT / "deploy" / "eks" / "autoscaling"
 MODEL = "llama-70b"
-"""The one that the manifests name."""
+"""Name of the model in the manifests."""
 WORKERS = 3
 TPOT_MS = 3_000
-"""Slow streams, so that many are open at little cost."""
+"""Time per output token. Streams are slow, so that many are open at little cost."""
 OPENED_S = 120.0
 """Time limit for all streams of a phase to begin."""
 SCRAPE_S = 5
 WINDOW_S = 60
-"""The queries look back so far."""
+"""Time range of the queries."""
 LOOK_S = 5.0
 SETTLED_S = WINDOW_S + 2 * SCRAPE_S
-"""Time after a change until the queries cover only what came after it."""
+"""Time after a change until the queries cover only the time after the change."""
 SETTLED_LOOKS = 3
-"""Smallest number of looks from then on: on a busy machine a look may take long."""
+"""Minimum number of looks after a phase has settled. On a busy machine, a look can take long."""
 PACKAGES = ("httpx", "uvicorn", "uvloop", "prometheus-client")
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A part of the run, with as many streams open all the time."""
+    """Part of the run with a constant number of open streams."""
 
     name: str
     streams: int
@@ -64,12 +64,12 @@ PHASES = (
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """Prometheus' answers at one moment, and the replicas that follow."""
+    """Query results of Prometheus at one moment, and the computed numbers of replicas."""
 
     at_s: float
     phase: Phase
     is_settled: bool
-    """The phase has lasted for longer than the queries look back."""
+    """Whether the phase has lasted longer than the time range of the queries."""
     values: dict[str, float | None]
     """Values by scaler and trigger."""
     replicas: dict[str, int]
@@ -77,10 +77,10 @@ class Look:
 
 
 class Prometheus:
-    """A server that scrapes a gateway as a ServiceMonitor of the chart makes it."""
+    """Prometheus server that scrapes a gateway like a ServiceMonitor of the Helm chart."""
 
     def __init__(self, processes: Processes, target: str) -> None:
-        """Raises ChildFailedError where it is not installed, or does not start."""
+        """Start Prometheus. Raises ChildFailedError if Prometheus is not installed or does not start."""
         program = shutil.which("prometheus")
         if program is None:
             raise ChildFailedError("Prometheus is not installed (Debian: apt-get install prometheus)")
@@ -100,20 +100,20 @@ class Prometheus:
         self._url = f"http://127.0.0.1:{port}/api/v1/query"
 
     async def ask(self, http: httpx.AsyncClient, query: str) -> float | None:
-        """The one value that *query* has at this moment; None: it has none."""
+        """Return the single value of *query* at this moment, or None if there is no value."""
         answer = (await http.get(self._url, params={"query": query})).raise_for_status().json()
         result = answer["data"]["result"]
         return float(result[0]["value"][1]) if result else None
 
 
 def scalers() -> list[Scaler]:
-    """Those of the manifests: gateways, then engines."""
+    """Return the scalers of the manifests: first the gateways, then the engines."""
     files = ("keda-gateway.yaml", "keda-engines.yaml")
     return [Scaler.of(yaml.safe_load((MANIFESTS / file).read_text(encoding="utf-8"))) for file in files]
 
 
 async def stream_for_ever(http: httpx.AsyncClient, url: str, number: int, has_begun: asyncio.Event) -> None:
-    """A client that begins its next stream when one has ended."""
+    """Run a client that starts a new stream whenever one has ended."""
     body = {
         "model": MODEL,
         "stream": True,
@@ -128,7 +128,7 @@ async def stream_for_ever(http: httpx.AsyncClient, url: str, number: int, has_be
 
 
 class Clients:
-    """Clients that keep as many streams open as a phase wants."""
+    """Clients that keep the number of open streams that a phase requires."""
 
     def __init__(self, http: httpx.AsyncClient, url: str, *, opened_s: float = OPENED_S) -> None:
         self._http = http
@@ -137,10 +137,10 @@ class Clients:
         self._open: list[asyncio.Task[None]] = []
 
     async def become(self, count: int) -> None:
-        """Return when all of them have begun, or the others have ended.
+        """Change the number of clients. Return when all new clients have started, or the surplus clients have ended.
 
         Raises:
-            ChildFailedError: some have not begun in time.
+            ChildFailedError: if some clients have not started in time.
         """
         loop = asyncio.get_running_loop()
         begun = []
@@ -160,7 +160,7 @@ class Clients:
             raise ChildFailedError(f"{sum(not event.is_set() for event in begun)} streams did not begin") from None
 
     def check(self) -> None:
-        """Raises what a client has ended with: none ends by itself."""
+        """Raise the exception of a client that has ended. Clients never end without an error."""
         for task in self._open:
             if task.done():
                 task.result()
@@ -174,7 +174,7 @@ async def drill(
     *,
     look_s: float = LOOK_S,
 ) -> list[Look]:
-    """Go through *phases*, look every *look_s*, and count replicas from those of the look before."""
+    """Run *phases*, look every *look_s* seconds, and compute replicas from the replicas of the previous look."""
     replicas = {scaler.name: scaler.least for scaler in scaled}
     looks: list[Look] = []
     began = time.monotonic()
@@ -224,10 +224,10 @@ def _worker(processes: Processes, number: int) -> str:
 
 
 async def _answered(prometheus: Prometheus, http: httpx.AsyncClient, queries: Sequence[str]) -> None:
-    """Wait until every query has an answer.
+    """Wait until every query has a result.
 
     Raises:
-        ChildFailedError: one had none for a minute.
+        ChildFailedError: if a query had no result for a minute.
     """
     give_up_at = time.monotonic() + WINDOW_S
     while silent := [query for query in queries if await prometheus.ask(http, query) is None]:
@@ -237,7 +237,7 @@ async def _answered(prometheus: Prometheus, http: httpx.AsyncClient, queries: Se
 
 
 def report_of(looks: Sequence[Look], scaled: Sequence[Scaler], circumstances: Circumstances) -> Report:
-    """Bars, and a row for every second look."""
+    """Return the report, with targets and a row for every second look."""
     gateways, engines = scaled
     report = Report("autoscaling", "Replicas that Kubernetes would want, by the queries of deploy/eks", circumstances)
     settled = [look for look in looks if look.is_settled]

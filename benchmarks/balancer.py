@@ -1,4 +1,4 @@
-"""HAProxy before several gateways, each request to the next one, and the Redis that they share."""
+"""HAProxy that distributes requests over several gateways in turn, and the Redis store that the gateways share."""
 
 import shutil
 from collections.abc import Sequence
@@ -33,12 +33,12 @@ REDIS_PROGRAMS = ("redis-server", "valkey-server")
 
 
 def start_haproxy(processes: Processes, gateway_urls: Sequence[str], *, places: str = HAPROXY_PLACES) -> str:
-    """Start HAProxy, which is looked for in *places*; return its URL.
+    """Start HAProxy, which is searched for in *places*, and return its URL.
 
-    What has had no answer yet is sent elsewhere when a gateway dies, as operators set it.
+    As in usual deployments, HAProxy sends unanswered requests to another gateway if one fails.
 
     Raises:
-        ChildFailedError: it is not installed, or does not start.
+        ChildFailedError: if HAProxy is not installed or does not start.
     """
     program = shutil.which("haproxy", path=places)
     if program is None:
@@ -52,19 +52,20 @@ def start_haproxy(processes: Processes, gateway_urls: Sequence[str], *, places: 
 
 
 def start_redis(processes: Processes, *, programs: Sequence[str] = REDIS_PROGRAMS) -> str:
-    """The address of a fresh one, the first of *programs* that is there. It keeps nothing on disk.
+    """Start a new Redis store, using the first installed program of *programs*, and return its address. The store keeps
+    nothing on disk.
 
     Raises:
-        ChildFailedError: neither Redis nor Valkey is installed, or it does not start.
+        ChildFailedError: if neither Redis nor Valkey is installed, or the program does not start.
     """
     return Redis(processes, is_kept=False, programs=programs).url
 
 
 class Redis:
-    """One after the other on the same port; with *is_kept*, each knows what the one before it has acknowledged."""
+    """Redis servers, one after the other on the same port. With *is_kept*, a new server has all acknowledged data."""
 
     def __init__(self, processes: Processes, *, is_kept: bool, programs: Sequence[str] = REDIS_PROGRAMS) -> None:
-        """Raises ChildFailedError: neither Redis nor Valkey is installed, or it does not start."""
+        """Start Redis. Raises ChildFailedError if Redis and Valkey are not installed, or the program does not start."""
         program = next(filter(None, map(shutil.which, programs)), None)
         if program is None:
             raise ChildFailedError("neither redis-server nor valkey-server is installed")
@@ -81,12 +82,12 @@ class Redis:
         self._child = self._start()
 
     def kill(self) -> None:
-        """Kill it, as the kernel does."""
+        """Kill Redis with SIGKILL."""
         self._child.process.kill()
         self._child.process.wait()
 
     def restart(self) -> None:
-        """Raises ChildFailedError: it does not start."""
+        """Restart Redis. Raises ChildFailedError if Redis does not start."""
         self._child = self._start()
 
     def _start(self) -> Child:

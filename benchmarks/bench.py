@@ -1,4 +1,4 @@
-"""Proxies under wrk's load, each alone on its core, with the stub worker and wrk on another."""
+"""Load tests of proxies with wrk. Each proxy has one core, and the stub worker and wrk share another core."""
 
 import json
 import os
@@ -46,7 +46,7 @@ KEYS_AND_LIMITS: Mapping[str, Any] = {
         }
     ]
 }
-"""One key and five limits, none of which is reached."""
+"""Settings with one API key and five limits that are never reached."""
 BUSY_CORE = 0.95  # a share of one core above which a single-threaded process is taken to be the limit
 ARRIVAL_STREAMS = 10
 DATA_SEGMENTS_IN_AT = 152  # offset of tcpi_data_segs_in in struct tcp_info, linux/tcp.h
@@ -54,7 +54,7 @@ DATA_SEGMENTS_IN_AT = 152  # offset of tcpi_data_segs_in in struct tcp_info, lin
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Something that answers, and where it does for each kind of load."""
+    """Program under test, with its address for each kind of load."""
 
     name: str
     child: Child
@@ -63,7 +63,7 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """One target under one kind of load for one round."""
+    """Measurement of one target under one kind of load in one round."""
 
     target: str
     load: Load
@@ -73,28 +73,28 @@ class Measurement:
     p50_ms: float
     p99_ms: float
     target_cpu: float
-    """Share of one core the target used."""
+    """Share of one core that the target used."""
     stub_cpu: float
     others_on_proxy_core: float
-    """Share of the proxy's core that went to processes which are no part of the benchmark."""
+    """Share of the proxy's core that programs outside the benchmark used."""
     others_on_load_core: float
     errors: int
-    """Answers of status 400 and above, timeouts, broken connections."""
+    """Number of answers with status 400 and above, timeouts, and broken connections."""
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """TCP packets in which one stream reaches the client, counted by the kernel: a slow reader changes nothing."""
+    """TCP packets in which a stream reaches the client, counted by the kernel, so that a slow reader has no effect."""
 
     target: str
     packets_idle: float
-    """Packets without another stream."""
+    """Number of packets while no other stream is open."""
     packets_loaded: float
-    """Packets beside the benchmark's own load of streams."""
+    """Number of packets while the benchmark's other streams are open."""
 
 
 class Bench:
-    """One run: the programs, the load, and where each of them is pinned."""
+    """Benchmark run with its programs, its load, and their assignment to cores."""
 
     def __init__(self, processes: Processes, *, proxy_core: int, load_core: int, connections: int, seed: int) -> None:
         self.processes = processes
@@ -108,7 +108,7 @@ class Bench:
         self._bodies: dict[tuple[Load, Size], Path] = {}
 
     def start_stub(self, *options: str, name: str = "stub") -> Target:
-        """A stub worker; *options* are its own. With several ports, the first of them."""
+        """Start a stub worker with *options*. With several ports, return the address of the first one."""
         child, url = start_stub_worker(self.processes, *options, name=name, cores={self.load_core})
         return Target("stub worker, no proxy", child, {"requests": url, "streams": url})
 
@@ -117,7 +117,7 @@ class Bench:
         return Target("nginx", child, urls)
 
     def store_url(self) -> str:
-        """An embedded store, the same for all that ask."""
+        """Return the URL of an embedded store, which is the same for all callers."""
         return f"sqlite:///{self.processes.directory / 'keys.db'}"
 
     def start_gateway(
@@ -149,7 +149,7 @@ class Bench:
         size: Size = SMALL,
         connections: int | None = None,
     ) -> Measurement:
-        """Put *load* on *target* for *seconds*."""
+        """Run *load* against *target* for *seconds*."""
         before = self._busy_s(target, stub)
         running = self._start_wrk(target, load, seconds=seconds, size=size, connections=connections)
         found = wrk.Found.in_output(running.wait(timeout_s=seconds + 30 + wrk.TIMEOUT_S))
@@ -180,10 +180,10 @@ class Bench:
         }
 
     def watch_arrival(self, target: Target, stub: Target) -> Arrival:
-        """Measure how *target* cuts a stream into packets, idle and under load. Takes some seconds.
+        """Measure how *target* splits a stream into packets, without and with load. The measurement takes some seconds.
 
-        The reader sits on the other core than the sender, as a proxy does before the stub worker: on the same core it
-        would run too seldom to acknowledge, and packets would be merged.
+        The reader and the sender use different cores, like a proxy and the stub worker. On the same core, the reader
+        would rarely run and acknowledge packets, and the kernel would merge packets.
         """
         body = bodies("streams", random.Random(0))[0].encode()
         with pinned({self.proxy_core if target is stub else self.load_core}):
@@ -216,10 +216,10 @@ class Bench:
 
 
 def check_answers(target: Target) -> None:
-    """One answer of each kind must come through whole.
+    """Check that one answer of each kind arrives completely.
 
     Raises:
-        ChildFailedError: it does not; the message says what came instead.
+        ChildFailedError: if an answer is not complete. The message contains the received data.
     """
     rng = random.Random(0)
     headers = {"content-type": "application/json", "authorization": "Bearer benchmark"}
@@ -234,13 +234,13 @@ def check_answers(target: Target) -> None:
 
 
 def _has_text(line: str) -> bool:
-    """Some proxies tell the end of the text in an event of its own."""
+    """Return whether an event contains text. Some proxies report the end of the text in a separate event."""
     choices = json.loads(line.removeprefix("data: ")).get("choices")
     return bool(choices and choices[0]["delta"].get("content"))
 
 
 def packets_per_stream(url: str, body: bytes, *, streams: int = ARRIVAL_STREAMS) -> float:
-    """The mean number of TCP segments with data in which a streamed answer arrives."""
+    """Return the mean number of TCP segments with data per streamed answer."""
     host, port = urlsplit(url).netloc.split(":")
     head = (
         f"POST {PATH} HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
@@ -261,10 +261,10 @@ def packets_per_stream(url: str, body: bytes, *, streams: int = ARRIVAL_STREAMS)
 
 
 def ratios(found: Sequence[Measurement], target: str, load: Load, to: str = "nginx") -> Spread:
-    """The rate of *target* over that of *to* in the same round.
+    """Return the rate of *target* divided by the rate of *to* for each common round.
 
     Raises:
-        ValueError: they have no round in common.
+        ValueError: if the two have no common round.
     """
     limit = {m.round: m.per_s for m in found if m.target == to and m.load == load}
     own = (m for m in found if m.target == target and m.load == load and limit.get(m.round))
@@ -272,10 +272,10 @@ def ratios(found: Sequence[Measurement], target: str, load: Load, to: str = "ngi
 
 
 def two_cores() -> tuple[int, int]:
-    """One core for the proxy, one for stub worker and load.
+    """Return one core for the proxy, and one core for the stub worker and the load.
 
     Raises:
-        ChildFailedError: this process may use only one.
+        ChildFailedError: if this process can use only one core.
     """
     cores = sorted(os.sched_getaffinity(0))
     if len(cores) < 2:

@@ -1,6 +1,6 @@
 """Hit rate of routing policies against the size of a worker's cache, on recorded coding agents in virtual time.
 
-Exit status: 0 it was measured, 2 it could not be.
+Exit status: 0 if the measurement succeeded, 2 if it failed.
 """
 
 import argparse
@@ -22,7 +22,9 @@ STRATEGIES = ("kv_aware", "prefix_aware", "round_robin", "llm_d", "dynamo_1", "s
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Raises ``ValueError`` for options that make no run, ``EngineError`` where a prompt does not fit into a cache."""
+    """Run the benchmark. Raises ``ValueError`` for invalid options, and ``EngineError`` if a prompt does not fit into a
+    cache.
+    """
     report = Report(
         "cache_size",
         "Hit rate against the size of a worker's cache, in virtual time",

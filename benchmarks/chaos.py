@@ -1,20 +1,21 @@
-"""Whether callers notice when workers die: clients that stream, workers that are broken one after the other.
+"""Check whether clients notice failing workers: clients stream while workers fail one after the other.
 
-Simulated workers and the gateway, with its default settings but for `continuation: tokens`, are processes of their own,
-and so are the clients. First a while without faults, to compare with. Then, at one random worker after the other:
+Simulated workers, clients and the gateway are separate processes. The gateway has default settings except
+`continuation: tokens`. The first phase has no faults, for comparison. In the second phase, random workers get these
+faults:
 
     kill     SIGKILL; the worker begins again at the same address
     stop     SIGSTOP for 3 s, then SIGCONT
     reset    all of its connections end with a TCP reset
     drain    by the gateway's own route; after some seconds it is taken back
 
-The last two healthy workers are never touched. With `--all-down`, all are killed at once now and then, sometimes for
-longer than requests wait: then an answer may be a 503, but not sooner, and a stream that had begun may end with an
-error event, but not sooner either.
+The last two healthy workers never get faults. With `--all-down`, all workers are sometimes killed at once, in some
+cases for longer than requests wait. Only after that wait can a request get status 503, or a stream end with an error
+event.
 
-Every answer is compared with what the worker has to say: the text, and all that stands around it.
+Every answer is compared completely with the expected answer.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -58,17 +59,17 @@ PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "msgspec", "numpy")
 ADMIN_KEY = "admin-key-of-the-benchmark"
 LOOK_S = 0.05
 LINGER_S = 180.0
-"""Wait until the clients have ended."""
+"""Maximum time to wait until the clients have ended."""
 WAIT_S: float = RetrySettings().wait_s
 EARLY_S = 0.05
-"""Tolerance: the wait as seen from outside begins a little later than the wait itself."""
+"""Tolerance for the wait, which clients see beginning a little later than the gateway."""
 TOTALS = ("warmgate_streams_continued_total", "warmgate_retries_total")
 WORST = 20
-"""Failures that the report shows one by one."""
+"""Number of failures that the report shows individually."""
 
 
 def settings(workers: Sequence[str]) -> dict[str, Any]:
-    """Those of the gateway: the defaults, but for what the benchmark is about."""
+    """Return the settings of the gateway: the defaults, except those under test."""
     return {
         "server": {"host": "127.0.0.1", "port": free_port()},
         "admin": {"keys": [{"role": "operator", "secret": ADMIN_KEY}]},
@@ -78,7 +79,7 @@ def settings(workers: Sequence[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Answers that the clients got in one part of the run."""
+    """Answers that the clients received in one phase of the run."""
 
     name: str
     records: Sequence[Record]
@@ -98,7 +99,7 @@ class Phase:
 
     @property
     def after_wait(self) -> list[Record]:
-        """Requests that found no worker within the wait: answered 503, or failed inside a stream."""
+        """Requests that found no worker within the maximum wait: they got status 503, or failed within a stream."""
         return [
             record
             for record in self.failed
@@ -124,7 +125,7 @@ def percentile(values: Iterable[float], percent: int) -> float | None:
 
 
 class Clients:
-    """The processes of the clients of one phase."""
+    """Client processes of one phase."""
 
     def __init__(
         self, processes: Processes, phase: str, url: str, seconds: float, arguments: argparse.Namespace
@@ -152,36 +153,38 @@ class Clients:
         return all(child.has_ended for child in self.children)
 
     def records(self) -> list[Record]:
-        """Raises `ChildFailedError`: they have not ended, or not well."""
+        """Return the records of the clients. Raises `ChildFailedError` if clients have not ended, or ended with an
+        error.
+        """
         lines = [line for child in self.children for line in child.wait(timeout_s=LINGER_S).splitlines()]
         return sorted((msgspec.json.decode(line, type=Record) for line in lines), key=lambda record: record.at)
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """Both phases, and what was done meanwhile."""
+    """Results of both phases, and the faults of the second phase."""
 
     calm: Phase
     chaos: Phase
     inflicted: Sequence[Inflicted]
     passed_over: int
     totals: dict[str, float | None]
-    """Totals of the second phase, from the gateway's metrics; None where it has no such metric."""
+    """Totals of the second phase from the gateway's metrics, or None for a missing metric."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetUp:
-    """The gateway and its workers, all ready."""
+    """Gateway and workers that are ready."""
 
     workers: Sequence[SimulatedWorker]
     process: Child
-    """The gateway's."""
+    """Process of the gateway."""
     url: str
-    """The gateway's."""
+    """URL of the gateway."""
 
     @classmethod
     def start(cls, processes: Processes, arguments: argparse.Namespace) -> "SetUp":
-        """Raises `ChildFailedError`."""
+        """Start the gateway and the workers. Raises `ChildFailedError` if one does not start."""
         options = ("--tpot-ms", f"{arguments.tpot_ms:g}")
         workers = [SimulatedWorker(processes, f"worker{number}", options) for number in range(arguments.workers)]
         for worker in workers:
@@ -193,7 +196,7 @@ class SetUp:
 
 
 def run_both(processes: Processes, arguments: argparse.Namespace) -> Outcome:
-    """Raises `ChildFailedError`: something of the set-up ended, or did not begin."""
+    """Run both phases. Raises `ChildFailedError` if a process ended or did not start."""
     set_up = SetUp.start(processes, arguments)
     calm = without_faults(processes, set_up, arguments)
     _say(f"without faults: {dict(calm.kinds)}")
@@ -211,7 +214,7 @@ def without_faults(processes: Processes, set_up: SetUp, arguments: argparse.Name
 def with_faults(
     processes: Processes, set_up: SetUp, gateway: GatewayUnderTest, calm: Phase, arguments: argparse.Namespace
 ) -> Outcome:
-    """The second phase, beside the first."""
+    """Run the second phase, and return its results together with those of the first phase."""
     mischief = Mischief(
         set_up.workers,
         gateway,
@@ -240,7 +243,7 @@ def with_faults(
 
 
 def keep(folder: Path, gateway: Child, records: Sequence[Record], inflicted: Sequence[Inflicted]) -> None:
-    """Keep what a failure's analysis needs: the gateway's log, every request and every fault."""
+    """Store data for analyzing failures: the gateway's log, every request and every fault."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in (gateway.stdout, gateway.stderr):
         shutil.copy(path, folder / path.name)
@@ -249,7 +252,7 @@ def keep(folder: Path, gateway: Child, records: Sequence[Record], inflicted: Seq
 
 
 def tell(report: Report, outcome: Outcome, arguments: argparse.Namespace) -> None:
-    """Bars, tables and notes."""
+    """Print targets, tables and notes."""
     calm, chaos = outcome.calm, outcome.chaos
     report.bars = [
         Bar("wrong answers", len(chaos.wrong), "==", 0),
@@ -324,7 +327,7 @@ def _faults(inflicted: Sequence[Inflicted]) -> Table:
 
 
 def notes(outcome: Outcome, arguments: argparse.Namespace) -> list[str]:
-    """Return notes on how the run was made."""
+    """Return notes on the conditions of the run."""
     said = [
         f"{arguments.workers} simulated workers with {arguments.tpot_ms:g} ms per token; {arguments.clients} clients "
         f"in {arguments.client_processes} processes, each with one stream of {arguments.tokens} tokens at a time, "

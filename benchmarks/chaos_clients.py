@@ -1,11 +1,11 @@
-"""The clients of `benchmarks.chaos`: they stream without end, and compare every answer with what it has to be.
+"""Clients of `benchmarks.chaos`, which stream continuously and compare every answer with the expected answer.
 
     python -m benchmarks.chaos_clients --url URL --clients 25 --seconds 60
 
-Each client has a connection and one request at a time. What a simulated worker says follows from the prompt, so what
-must arrive is known beforehand, without asking anybody: the text, and all that stands around it.
+Each client has a connection and one request at a time. The prompt determines the answer of a simulated worker, so the
+clients know the complete expected answer in advance.
 
-When all have ended, one line of JSON for each request goes to standard output, a `Record`.
+When all clients have ended, the program writes one JSON line (a `Record`) for each request to standard output.
 """
 
 import argparse
@@ -32,21 +32,23 @@ from simulator.tokens import TokenSequence
 MODEL = "tiny"
 PATIENCE_S = 120.0
 PAUSE_S = 1.0
-"""Pause after an error: a client that gets one retries a little later."""
+"""Pause after an error. Clients that get an error retry a little later."""
 COMPLETION_ONE_IN = 4
-"""One request in so many is a completion; the others are chats."""
+"""Number of requests per completion request. All other requests are chats."""
 DETAIL_CHARACTERS = 300
 CHAT, COMPLETION = "/v1/chat/completions", "/v1/completions"
 INSTRUCTIONS = "You answer questions about numbers. Keep to the facts, and to short sentences. " * 4
 
 
 class Verdict(msgspec.Struct, frozen=True):
-    """Outcome of a request."""
+    """Result of checking one request."""
 
     kind: str
-    """`right`; what is wrong with a whole answer (`wrong text`...); or how it failed (`status 503`, `cut`...)."""
+    """Kind of the result: `right`, an error in a complete answer (`wrong text`...), or a failure (`status 503`,
+    `cut`...).
+    """
     detail: str = ""
-    """Detail for the analysis."""
+    """Detail for analyzing the result."""
 
     @property
     def is_right(self) -> bool:
@@ -54,7 +56,7 @@ class Verdict(msgspec.Struct, frozen=True):
 
     @property
     def is_wrong(self) -> bool:
-        """The caller got a success, and the answer is wrong."""
+        """Whether the caller got a successful answer with wrong content."""
         return self.kind.startswith("wrong")
 
 
@@ -62,23 +64,23 @@ RIGHT = Verdict("right")
 
 
 class Record(msgspec.Struct, frozen=True):
-    """One request, as its client saw it."""
+    """Record of one request, as seen by its client."""
 
     id: str
-    """Id of the request, as in the gateway's log."""
+    """Id of the request in the gateway's log."""
     at: float
-    """Unix seconds when it was sent."""
+    """Unix time in seconds at which the request was sent."""
     ttft_s: float | None
-    """Time to the first byte of the answer's body."""
+    """Seconds to the first byte of the answer's body."""
     took_s: float
     verdict: Verdict
     pause_s: float = 0.0
-    """The longest time for which nothing came, before the first byte too."""
+    """Longest time in seconds without data, including the time before the first byte."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A request, and the only right answer."""
+    """Request with its only correct answer."""
 
     path: str
     body: dict[str, Any]
@@ -88,7 +90,7 @@ class Question:
 
     @classmethod
     def of(cls, name: str, *, tokens: int, is_chat: bool) -> "Question":
-        """Another one for each *name*; the answer is *tokens* long."""
+        """Return a different question for each *name*, with an answer of *tokens* tokens."""
         asked = f"What is there to say of the number {name}? Begin with what is known of it, and end with a guess."
         common = {
             "model": MODEL,
@@ -109,7 +111,7 @@ class Question:
         return cls(path, body, len(prompt), text, tokens)
 
     def request(self, host: str, request_id: str, key: str | None = None) -> bytes:
-        """Return the request as HTTP/1.1, with *key* if there is one."""
+        """Return the HTTP/1.1 request, with the API key *key* if given."""
         body = json.dumps(self.body).encode()
         bearer = "" if key is None else f"authorization: Bearer {key}\r\n"
         head = (
@@ -119,7 +121,7 @@ class Question:
         return head.encode() + body
 
     def judge(self, body: bytes) -> Verdict:
-        """Judge a stream that ended as HTTP requires."""
+        """Check a stream that ended as HTTP requires."""
         try:
             events = _events(body)
         except ValueError as error:
@@ -160,7 +162,7 @@ class Question:
 
 
 def _events(body: bytes) -> list[dict[str, Any] | None]:
-    """The events of a stream; None is `[DONE]`. Raises `ValueError` for what is no JSON."""
+    """Yield the events of a stream, with None for `[DONE]`. Raises `ValueError` for invalid JSON."""
     events: list[dict[str, Any] | None] = []
     for block in body.decode().split("\n\n"):
         if block.startswith("data: "):
@@ -179,11 +181,11 @@ def _difference(wanted: str, seen: str) -> str:
 
 @dataclass(slots=True)
 class Received:
-    """The received part of one answer."""
+    """Received part of one answer."""
 
     done: asyncio.Future[None]
     asked_at: float
-    """Monotonic seconds, like the others."""
+    """Time at which the request was sent, in monotonic seconds like all times of the class."""
     status: int | None = None
     body: list[bytes] = field(default_factory=list)
     first_at: float | None = None
@@ -211,7 +213,7 @@ class Received:
 
 
 class Connection(asyncio.Protocol):
-    """One connection of one client; one request at a time."""
+    """Connection of one client, with one request at a time."""
 
     def __init__(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -223,7 +225,9 @@ class Connection(asyncio.Protocol):
         return self._transport is not None and not self._transport.is_closing()
 
     async def ask(self, request: bytes, *, patience_s: float = PATIENCE_S) -> Received:
-        """Return what arrived for *request* when it is whole, when the connection has ended, or after *patience_s*."""
+        """Send *request* and return the received data when the answer is complete, the connection ends, or *patience_s*
+        is over.
+        """
         assert self._transport is not None, "it is not connected"
         received = self._received = Received(asyncio.get_running_loop().create_future(), time.monotonic())
         self._transport.write(request)
@@ -270,7 +274,7 @@ class Connection(asyncio.Protocol):
 
 
 class Client:
-    """Asks one question after the other. Numbers of clients are of the whole run, so that no question comes twice."""
+    """Client that sends one question after the other. Client numbers are unique, so no question is repeated."""
 
     def __init__(self, url: str, number: int, *, tokens: int, rng: random.Random, key: str | None = None) -> None:
         self._url = url
@@ -282,7 +286,7 @@ class Client:
         self.records: list[Record] = []
 
     async def run(self, until: float) -> None:
-        """Run until the clock of the loop is past *until*; wait for what has begun by then."""
+        """Send requests until the loop's clock reaches *until*, and wait for running requests."""
         loop = asyncio.get_running_loop()
         while loop.time() < until:
             record = await self.ask(f"{self._number}.{len(self.records)}")

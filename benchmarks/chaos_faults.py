@@ -1,9 +1,9 @@
-"""Faults that `benchmarks.chaos` gives to workers: one after the other, each taken back after a while.
+"""Faults that `benchmarks.chaos` causes in workers, one after the other. Each fault is undone after a while.
 
-1. Only a worker that the gateway calls ready, and that suffers from nothing any more, is touched. The gateway alone
-   cannot tell: between two checks of its health, a worker may be gone.
-2. Two of those to which the gateway sends requests are always left, unless all are taken down together. One that is
-   ready, but behind an open breaker, is not one of the two.
+1. Only a worker that the gateway reports as ready, and that has no fault left, gets a fault. The report of the gateway
+   alone is not enough, because a worker can fail between two health checks.
+2. At least two workers to which the gateway sends requests have no fault, unless all are taken down together. A ready
+   worker behind an open breaker does not count.
 """
 
 import os
@@ -23,49 +23,50 @@ SINGLE: tuple[Kind, ...] = ("kill", "stop", "reset", "drain")
 LAST_HEALTHY = 2
 STOP_S = 3.0
 KILLED_S = (0.2, 1.0)
-"""Time between the end of a worker and its restart, which takes a second or two in itself."""
+"""Time between killing a worker and restarting it. The restart itself takes a second or two."""
 DRAINED_S = (1.0, 4.0)
 ALL_DOWN_S = (2.0, 5.0, 12.0, 15.0)
-"""Some longer than requests wait for a worker."""
+"""Times during which all workers are down. Some exceed the time that requests wait for a worker."""
 HAND_OVER_AFTER_S = 0.5
-"""A stream of the benchmark takes some seconds: most of those on a drained worker go on elsewhere."""
+"""Time after which streams of a drained worker move. Streams of the benchmark take some seconds, so most of them move.
+"""
 SIMULATE = (sys.executable, "-m", "gateway", "simulate")
 
 
 class Victim(Protocol):
-    """A worker that can be hurt."""
+    """Worker that can get faults."""
 
     @property
     def url(self) -> str: ...
 
     def kill(self) -> None:
-        """End it at once, as the kernel does to who takes too much memory."""
+        """Kill the worker with SIGKILL, like the kernel when memory is exhausted."""
         ...
 
     def restart(self) -> None:
-        """Begin another life at the same address, without waiting for it."""
+        """Start a new process at the same address, without waiting for it."""
         ...
 
     def is_there(self) -> bool:
-        """Whether the life that was begun last has got so far that it answers."""
+        """Whether the latest process of the worker answers requests."""
         ...
 
     def stop(self) -> None:
-        """Let it stand still."""
+        """Stop the worker with SIGSTOP."""
         ...
 
     def go_on(self) -> None: ...
 
     def reset(self) -> None:
-        """Cut all of its connections with a reset; it is well again at once."""
+        """Reset all connections of the worker, which continues to work."""
         ...
 
 
 class Gateway(Protocol):
-    """Calls of an operator to a gateway."""
+    """Admin calls to a gateway."""
 
     def ready(self) -> dict[str, bool]:
-        """The addresses of the workers that are ready, and whether they are sent requests: their breaker is closed."""
+        """Return the addresses of ready workers, and whether each gets requests because its breaker is closed."""
         ...
 
     def drain(self, url: str) -> None: ...
@@ -74,7 +75,7 @@ class Gateway(Protocol):
 
 
 class SimulatedWorker:
-    """One as a process of its own, always at the same port."""
+    """Simulated worker in a separate process, always on the same port."""
 
     def __init__(self, processes: Processes, name: str, options: Sequence[str]) -> None:
         self._processes = processes
@@ -89,7 +90,7 @@ class SimulatedWorker:
         return f"http://127.0.0.1:{self._port}"
 
     def wait_ready(self) -> None:
-        """Raises `ChildFailedError`."""
+        """Wait until the worker is ready. Raises `ChildFailedError` if it does not become ready."""
         self._child.wait_for_ready_line()
 
     def kill(self) -> None:
@@ -100,7 +101,7 @@ class SimulatedWorker:
         self._child = self._start()
 
     def is_there(self) -> bool:
-        """Raises `ChildFailedError`: that life has ended by itself."""
+        """Whether the worker answers requests. Raises `ChildFailedError` if its process has ended unexpectedly."""
         return self._child.is_ready()
 
     def stop(self) -> None:
@@ -121,7 +122,7 @@ class SimulatedWorker:
 
 
 class GatewayUnderTest:
-    """The gateway, by its routes for operators; *client* knows its address and an admin key."""
+    """Gateway under test. *client* has its address and an admin key."""
 
     def __init__(self, client: httpx.Client) -> None:
         self._client = client
@@ -137,7 +138,7 @@ class GatewayUnderTest:
         self._ask("POST", "/admin/v1/workers/undrain", {"worker": url})
 
     def total(self, counter: str) -> float | None:
-        """The sum of *counter* over all its labels; None if the gateway has no such metric."""
+        """Return the sum of *counter* over all labels, or None if the gateway has no such metric."""
         lines = self._client.get("/metrics").text.splitlines()
         found = [line for line in lines if line.startswith((f"{counter} ", f"{counter}{{"))]
         is_there = any(line.startswith(f"# TYPE {counter} ") for line in lines)
@@ -156,7 +157,7 @@ class GatewayUnderTest:
 
 @dataclass(frozen=True, slots=True)
 class Inflicted:
-    """A fault that happened. Times are seconds of the run."""
+    """Fault that was caused. Times are in seconds since the start of the run."""
 
     at: float
     kind: Kind
@@ -172,7 +173,7 @@ class _Due:
 
 
 class Mischief:
-    """Decides and does; time is an argument, in seconds of the run."""
+    """Plans and causes faults. All times are arguments, in seconds since the start of the run."""
 
     def __init__(
         self,
@@ -194,15 +195,15 @@ class Mischief:
         self._restarted: set[str] = set()
         self.inflicted: list[Inflicted] = []
         self.passed_over = 0
-        """Times when no worker could be spared."""
+        """Number of faults that were omitted because every worker was needed."""
 
     @property
     def suffering(self) -> set[str]:
-        """Return the workers whose fault was not yet taken back, or that have not recovered from it."""
+        """Return the workers whose fault was not undone yet, or that have not recovered from it."""
         return self._restarted | {url for due in self._due for url in due.workers}
 
     def look(self, now: float) -> None:
-        """Take back what is due, and do what is. To be called some times a second."""
+        """Undo and cause faults that are due. Must be called several times per second."""
         for due in [due for due in self._due if due.at <= now]:
             self._due.remove(due)
             due.undo()
@@ -214,7 +215,7 @@ class Mischief:
             self._hurt_one(now)
 
     def end(self) -> None:
-        """Take everything back."""
+        """Undo all faults."""
         due, self._due = self._due, []
         for each in due:
             each.undo()
@@ -240,14 +241,14 @@ class Mischief:
             self._until(now, "reset", [url], 0.0, lambda: None)
 
     def _possible(self) -> list[str]:
-        """Return the workers that may get a fault, with enough others left."""
+        """Return the workers that can get a fault, so that enough others remain."""
         suffering = self.suffering
         well = {url: is_sent_some for url, is_sent_some in self._gateway.ready().items() if url not in suffering}
         serving = {url for url, is_sent_some in well.items() if is_sent_some}
         return sorted(url for url in well if len(serving - {url}) >= LAST_HEALTHY)
 
     def _take_all_down(self, now: float) -> None:
-        """All at once, as soon as all are well."""
+        """Kill all workers at once, as soon as all are healthy."""
         assert self._all_down_every_s is not None
         if self._gateway.ready().keys() - self.suffering != self._victims.keys():
             self._next_at = now + self._every_s  # no one is hurt until then

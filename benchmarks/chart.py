@@ -1,4 +1,4 @@
-"""Data of a chart. `benchmarks.drawing` draws it."""
+"""Data of charts, which `benchmarks.drawing` draws."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LineChart:
-    """One line for each of *series*, through its points from left to right. The upright axis is logarithmic."""
+    """Line chart with a line through the points of each of *series*, and a logarithmic vertical axis."""
 
     title: str
     across: str
@@ -16,7 +16,7 @@ class LineChart:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """One bar for each of *series* in each of *groups*; None: there is not one. Lengths begin at 0."""
+    """Bar chart with a bar for each of *series* in each of *groups*. None stands for a missing bar. Bars begin at 0."""
 
     title: str
     upright: str

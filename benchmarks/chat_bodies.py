@@ -1,4 +1,4 @@
-"""The chat requests that go through a proxy under load: one system prompt for all, questions that differ."""
+"""Chat requests for load tests, with the same system prompt and different questions."""
 
 import json
 import random
@@ -19,9 +19,9 @@ class Size:
     """Lengths of the parts of a prompt, in characters."""
 
     name: str
-    """Name for the size of the whole body, with the JSON around the two."""
+    """Name of the size of the whole body, which includes the JSON around both parts."""
     system_characters: int
-    """Shared by all prompts, as a system prompt is."""
+    """Length of the system prompt, which all requests share."""
     user_characters: int
 
 
@@ -30,19 +30,19 @@ SIZES = (SMALL, Size("20 kB", 13_300, 6_500), Size("220 kB", 150_000, 69_800))
 
 
 def bodies(load: Load, rng: random.Random, size: Size = SMALL) -> list[str]:
-    """The bodies that a round goes through in turn, ``PROMPTS`` of them."""
+    """Return ``PROMPTS`` bodies, which a round sends in turn."""
     system = words(rng, size.system_characters)
     return [_body(system, words(rng, size.user_characters), streams=load == "streams") for _ in range(PROMPTS)]
 
 
 def one_body(load: Load, rng: random.Random, size: Size = SMALL) -> str:
-    """A body whose system prompt is like no other."""
+    """Return a body with a unique system prompt."""
     system, question = words(rng, size.system_characters), words(rng, size.user_characters)
     return _body(system, question, streams=load == "streams")
 
 
 def words(rng: random.Random, characters: int) -> str:
-    """Return so many characters with the letter frequencies of prose."""
+    """Return text of *characters* characters with the letter frequencies of prose."""
     letters = "".join(rng.choices("etaoinshrdlu    ", k=2 * characters))
     return " ".join(letters.split())[:characters]
 

@@ -1,9 +1,9 @@
-"""Gain of routing by prefixes against the share of a prompt that other requests share, in virtual time.
+"""Gain of prefix-aware routing as a function of the share of a prompt that requests have in common, in virtual time.
 
-Every prompt has the same length. Its beginning is one of a number of prefixes, its end is unique. Round robin is the
-case without routing. If each worker's cache holds all prefixes, round robin hits them too, and routing gains little.
+All prompts have the same length, begin with one of several prefixes, and end with unique text. Round robin is the case
+without routing. If each worker's cache holds all prefixes, round robin hits them too, and routing gains little.
 
-Exit status: 0 it was measured, 2 it could not be.
+Exit status: 0 if the measurement succeeded, 2 if it failed.
 """
 
 import argparse
@@ -20,17 +20,17 @@ from simulator.engine import EngineError
 WORKERS = 4
 PROMPT_TOKENS = 4096
 PREFIXES = (20, 200, 2000)
-"""Numbers of prefixes in use at one time."""
+"""Numbers of prefixes that are in use at the same time."""
 SHARES = (0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875)
 REQUESTS_PER_S = 6.7
-"""Seven tenths of what four workers can compute if no prompt is cached."""
+"""Request rate: seven tenths of the rate that four workers can compute without cached prompts."""
 USES = 100
-"""Requests for each prefix before it is replaced by a new one."""
+"""Number of requests for each prefix before a new one replaces it."""
 STRATEGIES = ("round_robin", "prefix_aware", "kv_aware")
 
 
 def contexts(prefixes: int, share: float, requests: int) -> Contexts:
-    """Return requests whose prompts begin with one of *prefixes*, which is *share* of the prompt."""
+    """Return requests whose prompts begin with one of *prefixes* prefixes. A prefix is *share* of the prompt."""
     shared = round(share * PROMPT_TOKENS / BLOCK_TOKENS) * BLOCK_TOKENS
     # A prefix of one token is less than a block: no cache ever holds it.
     shared = max(shared, 1)
@@ -39,7 +39,7 @@ def contexts(prefixes: int, share: float, requests: int) -> Contexts:
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Raises ``ValueError`` for options that make no run."""
+    """Run the benchmark. Raises ``ValueError`` for invalid options."""
     seeds = range(options.seed, options.seed + options.seeds)
     report = Report(
         "common_prefix",

@@ -1,11 +1,11 @@
-"""Cost of deciding where a prompt of 16,384 tokens goes, from its token ids, with Dynamo's `select` beside it.
+"""Cost of choosing a worker for a prompt of 16,384 token ids, compared with Dynamo's `select`.
 
-64 workers hold half a million blocks of 16 tokens, of which both learn from vLLM's events. The prompts: a later turn
-of a conversation that one worker has, a new question behind a system prompt that many have, and something new. Ours
-hashes the tokens, matches the engines' events and ranks the workers; Dynamo's `SelectionService` runs in its process,
-without HTTP. Both take turns, each time in a fresh process.
+64 workers hold half a million blocks of 16 tokens, which both programs learn from vLLM's events. Prompts are a later
+turn of a conversation that one worker has cached, a new question after a system prompt that many workers have cached,
+and a completely new prompt. Warmgate hashes the tokens, matches KV events and ranks the workers. Dynamo's
+`SelectionService` runs in its own process, without HTTP. Both programs run in turn, each time in a new process.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 it could not run (Dynamo could not be installed, perhaps).
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run, for example without Dynamo.
 """
 
 import argparse
@@ -43,7 +43,7 @@ def main() -> int:
 
 
 def measure(arguments: argparse.Namespace) -> Report:
-    """Both sides by turns, and the report."""
+    """Measure both programs in turn, and return the report."""
     dynamo = PEERS["dynamo"]
     tools = {"Dynamo": ", ".join(dynamo.requirements)}
     circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools=tools)
@@ -89,7 +89,7 @@ def _run_dynamo(
 
 
 def tell(report: Report, sides: Sides, caches: str) -> None:
-    """Bars and tables of what both found."""
+    """Write the targets and tables of both programs."""
     rows: list[tuple[Cell | Spread, ...]] = []
     gains: list[float] = []
     for kind in KINDS:

@@ -1,18 +1,18 @@
-"""Prefill apart from decode, against the same number of workers that do both: the real gateway over HTTP, simulated
-workers, real time.
+"""Comparison of separate prefill and decode workers with the same number of combined workers, with the real gateway
+over HTTP and simulated workers in real time.
 
-Prompts that have nothing in common come at random times (Poisson), at the same times in both set-ups, at a rate at
-which all prefill workers together would be busy for the share *load* of the time.
+Prompts without common parts arrive at random times (Poisson), which are the same in both set-ups. The rate would keep
+all prefill workers together busy for the share *load* of the time.
 
-What interferes where a worker does both is what its timing model says (``simulator/chunked.py``): prompts are
-computed in chunks, and each chunk is a step that the answers which are being generated wait for. Where it does one,
-prompts have fewer workers to be computed on, the hop costs two requests and the transfer, and answers share fewer
-workers. A decode worker computes the last, partial block of each prompt itself, and pays the fixed cost of a prefill.
+The timing model of combined workers (``simulator/chunked.py``) computes prompts in chunks, and each chunk delays the
+answers that are being generated. With separate workers, fewer workers compute prompts, each prompt costs two requests
+and a transfer, and answers share fewer workers. A decode worker computes the last, partial block of each prompt itself,
+which has the fixed cost of a prefill.
 
-Workers and clients live *speed* times as fast as the clock. Every figure is in the time of the workers: what the
-gateway and this machine take counts *speed* times.
+Workers and clients run *speed* times as fast as the clock, and all figures are in their time. Time that the gateway and
+this machine need therefore counts *speed* times.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -41,11 +41,12 @@ CHARACTERS_PER_TOKEN = 4
 """Characters per token of words of `LETTERS`, in a simulated worker."""
 LETTERS = "etaoinshrdlcumpg"
 WARM_UP = 8
-"""Requests one by one that are not counted: the gateway learns how fast its workers are."""
+"""Number of requests that are sent first and not counted, from which the gateway learns the speed of its workers."""
 WARM_UP_TOKENS = 8
-"""Tokens of their answers."""
+"""Length in tokens of the answers to these first requests."""
 LONG_TOKENS = 4000
-"""Shortest prompts for which the bars hold: shorter ones come so often that answers want all the workers."""
+"""Minimum length of prompts for which the targets apply. Shorter prompts arrive so often that answers need all workers.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,7 @@ class Answer:
 
     ttft_s: float
     gaps_s: Sequence[float]
-    """Pauses between each two of its tokens."""
+    """Pauses between consecutive tokens of the answer."""
 
     @property
     def tpot_s(self) -> float:
@@ -69,14 +70,14 @@ class Summary:
     prompt_tokens: int
     requests: int
     remote: int
-    """Requests whose prompt a prefill worker computed."""
+    """Number of requests whose prompt a prefill worker computed."""
     ttft_p50_s: float
     ttft_p90_s: float
     ttft_p99_s: float
     tpot_p50_s: float
     tpot_p99_s: float
     gap_p99_s: float
-    """99th percentile of all pauses between two tokens."""
+    """99th percentile of the pauses between consecutive tokens."""
 
     @classmethod
     def of(cls, setup: str, prompt_tokens: int, answers: Sequence[Answer], remote: int) -> "Summary":
@@ -102,7 +103,7 @@ def _percentile(ordered: Sequence[float], percent: int) -> float:
 
 
 def body(number: int, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
-    """A prompt that differs from all others from its first block on."""
+    """Return a request body whose prompt differs from all others in its first block."""
     word = "".join(LETTERS[number >> bits & 15] for bits in range(0, 28, 4)) + " "
     return {
         "model": "tiny",
@@ -114,7 +115,7 @@ def body(number: int, prompt_tokens: int, output_tokens: int) -> dict[str, Any]:
 
 
 def arrivals(per_s: float, span_s: float, rng: random.Random) -> list[float]:
-    """Seconds from the beginning at which requests come, in order; at least one."""
+    """Return the sorted times, in seconds from the start, at which requests arrive. There is at least one request."""
     times = [rng.expovariate(per_s)]
     while times[-1] < span_s:
         times.append(times[-1] + rng.expovariate(per_s))
@@ -122,7 +123,7 @@ def arrivals(per_s: float, span_s: float, rng: random.Random) -> list[float]:
 
 
 class Clients:
-    """Ask one gateway; time is that of the workers."""
+    """Clients of one gateway, whose times are in the time of the workers."""
 
     def __init__(self, url: str, client: httpx.AsyncClient, speed: float) -> None:
         self._url = url
@@ -130,7 +131,7 @@ class Clients:
         self._speed = speed
 
     async def ask(self, asked: dict[str, Any]) -> Answer:
-        """Send one request and wait for the end of its answer. Raises ``RuntimeError`` where that is not one."""
+        """Send one request and wait for the end of its answer. Raises ``RuntimeError`` if the answer is incomplete."""
         begun = time.monotonic()
         times: list[float] = []
         async with self._client.stream("POST", f"{self._url}/v1/completions", json=asked) as reply:
@@ -146,7 +147,7 @@ class Clients:
         return Answer((times[0] - begun) * self._speed, gaps)
 
     async def come(self, bodies: Sequence[dict[str, Any]], times_s: Sequence[float]) -> list[Answer]:
-        """Send each of *bodies* at its time, independently of those before."""
+        """Send each of *bodies* at its time, without waiting for earlier requests."""
         begun = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             asked = []
@@ -158,7 +159,7 @@ class Clients:
 
 @contextmanager
 def serving(options: argparse.Namespace, *, divided: bool) -> Iterator[str]:
-    """The URL of a gateway before fresh workers."""
+    """Yield the URL of a gateway with new workers."""
     speed: float = options.speed
     roles = ["prefill"] * options.prefill + ["decode"] * options.decode
     with Processes() as processes:
@@ -188,7 +189,7 @@ def serving(options: argparse.Namespace, *, divided: bool) -> Iterator[str]:
 
 
 async def measured(options: argparse.Namespace, prompt_tokens: int, *, divided: bool) -> Summary:
-    """One set-up under prompts of one length."""
+    """Measure one set-up with prompts of one length."""
     per_s = options.load * options.prefill * PREFILL_TOKENS_PER_S / prompt_tokens
     times_s = arrivals(per_s, options.seconds * options.speed, random.Random(options.seed))
     bodies = [body(number, prompt_tokens, options.output_tokens) for number in range(len(times_s) + WARM_UP)]
@@ -204,7 +205,7 @@ async def measured(options: argparse.Namespace, prompt_tokens: int, *, divided: 
 
 
 def remote_prefills(exposition: str) -> int:
-    """Prompts that prefill workers have computed, by the gateway's metrics."""
+    """Return the number of prompts that prefill workers computed, from the gateway's metrics."""
     lines = [line for line in exposition.splitlines() if line.startswith("warmgate_prefills_total{")]
     return int(sum(float(line.rsplit(" ", 1)[1]) for line in lines if 'location="remote"' in line))
 

@@ -1,4 +1,4 @@
-"""Charts as SVG, by matplotlib: the same bytes from the same figures, under one version of it."""
+"""Charts as SVG, drawn by matplotlib. The same figures give the same bytes with the same version of matplotlib."""
 
 import io
 from typing import Any
@@ -21,14 +21,14 @@ STYLE: Any = {  # its keys are typed one by one, for each version again
     "grid.color": "#dddddd",
 }
 GROUP_WIDTH = 0.8
-"""Share of its place on the axis; the rest separates groups."""
+"""Width of a group of bars, as a share of its width on the axis. The rest separates groups."""
 
 
 def svg(chart: Chart) -> str:
-    """*chart* as an SVG document.
+    """Return *chart* as an SVG document.
 
     Raises:
-        ValueError: there is nothing to draw, or a line goes through a point that is not above 0.
+        ValueError: if the chart is empty, or a line has a point that is not above 0.
     """
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=SIZE_IN, layout="constrained")

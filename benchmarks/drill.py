@@ -1,19 +1,19 @@
-"""Effects on clients while a zone goes, Redis is restarted, and all gateways are replaced.
+"""Effects on clients while a zone fails, Redis is restarted, and all gateways are replaced.
 
-Two zones, each with a gateway and two simulated workers, behind a real HAProxy, and one Redis with an append-only
-file: keys, limits and what gateways tell each other are there. Clients stream without end, and never ask a second time.
-Meanwhile:
+Two zones, each with a gateway and two simulated workers, run behind a real HAProxy. A Redis with an append-only file
+holds keys, limits and messages between gateways. Clients stream continuously and never retry. Meanwhile, these steps
+happen:
 
     zone      its workers are killed at once, its gateway gets SIGTERM, as by a shift of traffic; all come back
     Redis     it is killed, away for some seconds, and begins again
     rollout   one gateway after the other gets SIGTERM, and starts again
     no notice a zone is killed with its gateway; what that gateway had begun to answer is cut, and nothing else
 
-Every answer is compared with what the worker has to say. The table stands in deploy/README.md.
+Every answer is compared with the expected answer. The table of results is in deploy/README.md.
 
 Needs HAProxy and Redis or Valkey. Takes two minutes.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -40,13 +40,13 @@ WORKERS = 2
 """Workers in each zone."""
 KEY = "benchmark-key-0123456789abcdef"
 LIMITS = {"requests_per_minute": 100_000, "tokens_per_minute": 50_000_000, "max_concurrent_requests": 1_000}
-"""Never reached; they are counted for every request."""
+"""Limits that are never reached, but counted for every request."""
 AWAY_S = 5.0
-"""Time for which a killed part stays away."""
+"""Time in seconds for which a killed part stays down."""
 CALM_S = 10.0
-"""Time before the first step, and after each."""
+"""Time in seconds before the first step and after each step."""
 STOP_DELAY_S = 2.0
-"""HAProxy looks twice a second."""
+"""Time in seconds between SIGTERM and the stop of a gateway. HAProxy checks gateways twice a second."""
 GRACE_S = 30
 ENDS_S = 60.0
 READY_S = 30.0
@@ -56,7 +56,7 @@ PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "redis", "msgspec", "nu
 
 
 class Gateway:
-    """One of a zone, always on the same port."""
+    """Gateway of one zone, always on the same port."""
 
     def __init__(self, processes: Processes, zone: str, workers: Sequence[dict[str, str]], store: str) -> None:
         self.port = free_port()
@@ -86,7 +86,7 @@ class Gateway:
         self._child.process.send_signal(signal.SIGTERM)
 
     def wait_for_end(self) -> None:
-        """Raises ChildFailedError: it has not ended in peace."""
+        """Wait until the gateway has ended. Raises ChildFailedError if the gateway ended with an error."""
         self._child.wait(timeout_s=ENDS_S)
 
     def kill(self) -> None:
@@ -94,7 +94,7 @@ class Gateway:
         self._child.process.wait()
 
     def restart(self) -> None:
-        """Raises ChildFailedError: it does not begin, or knows of no worker that is up."""
+        """Restart the gateway. Raises ChildFailedError if the gateway does not start or finds no available worker."""
         self._child = self._start()
         with httpx.Client(timeout=10.0) as client:
             give_up_at = time.monotonic() + READY_S
@@ -111,7 +111,7 @@ class Gateway:
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """All that can fail."""
+    """All programs that can fail."""
 
     gateways: dict[str, Gateway]
     workers: dict[str, list[SimulatedWorker]]
@@ -121,7 +121,7 @@ class Site:
 
     @classmethod
     def start(cls, processes: Processes, *, tpot_ms: float) -> "Site":
-        """Raises ChildFailedError."""
+        """Start all programs. Raises ChildFailedError if one does not start."""
         redis = Redis(processes, is_kept=True)
         options = ("--tpot-ms", f"{tpot_ms:g}")
         workers = {
@@ -137,7 +137,7 @@ class Site:
         return cls(gateways, workers, redis, url)
 
     def lose_zone(self) -> None:
-        """Zone b: its workers at once, its gateway in peace; then all of it is back."""
+        """Kill the workers of zone b, stop its gateway gracefully, and then start zone b again."""
         gateway = self.gateways["b"]
         gateway.tell_to_end()
         self._kill_workers("b")
@@ -158,7 +158,7 @@ class Site:
             time.sleep(STOP_DELAY_S)  # until HAProxy knows, as a readiness gate makes a rollout wait
 
     def lose_zone_without_notice(self) -> None:
-        """Zone b, its gateway among the rest."""
+        """Kill all workers of zone b and its gateway."""
         self.gateways["b"].kill()
         self._kill_workers("b")
         time.sleep(AWAY_S)
@@ -178,13 +178,13 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One change of a site."""
+    """Step of the drill, which changes the site."""
 
     name: str
     happens: str
     do: Callable[[Site], None]
     cuts: bool = False
-    """A gateway is killed: what it had begun to answer ends there, and no one can help it."""
+    """Whether the step kills a gateway, which cuts the answers that the gateway had begun."""
 
 
 def _nothing(_: Site) -> None: ...
@@ -201,22 +201,22 @@ STEPS = (
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Answers of one step. Seconds of the clock."""
+    """Answers of one step, with times in real seconds."""
 
     step: str
     happens: str
     lasted_s: float
     answers: int
-    """Answers that ended in it, right or not."""
+    """Number of answers that ended in the step, correct or not."""
     cut: int
-    """Answers cut by the end of the gateway that had begun them, where the step kills one."""
+    """Number of answers that were cut because the step killed their gateway."""
     failed: int
-    """Other failed answers."""
+    """Number of other failed answers."""
     wrong: int
     ttft_p50_s: float | None
     ttft_p99_s: float | None
     longest_pause_s: float
-    """Longest time in which a right answer made no progress, before the first byte too."""
+    """Longest time in seconds without progress of a correct answer, including the time before the first byte."""
 
     @classmethod
     def of(cls, step: Step, records: Sequence[Record], lasted_s: float) -> "Seen":
@@ -239,12 +239,12 @@ class Seen:
 
 
 def is_cut(record: Record) -> bool:
-    """Whether it had begun, and the connection ended."""
+    """Whether the answer had begun when its connection ended."""
     return record.ttft_s is not None and record.verdict.kind == "cut"
 
 
 def sorted_by_step(records: Sequence[Record], ends: Sequence[float]) -> list[list[Record]]:
-    """*records* by the step in which each ended; a step lasts until its time in *ends* (Unix seconds), the last on."""
+    """Return *records* by the step in which each ended. *ends* are the Unix times at which the steps end."""
     found: list[list[Record]] = [[] for _ in ends]
     for record in records:
         ended = record.at + record.took_s
@@ -253,7 +253,7 @@ def sorted_by_step(records: Sequence[Record], ends: Sequence[float]) -> list[lis
 
 
 def start_clients(processes: Processes, url: str, options: argparse.Namespace) -> list[Child]:
-    """Start two processes, each with half of the clients; they send requests until they are stopped."""
+    """Start two processes with half of the clients each, which send requests until they are stopped."""
     children = []
     for half in range(2):
         words = {
@@ -271,10 +271,10 @@ def start_clients(processes: Processes, url: str, options: argparse.Namespace) -
 
 
 def run(processes: Processes, options: argparse.Namespace) -> list[tuple[Seen, list[Record]]]:
-    """One step after the other, and what clients saw of each.
+    """Run one step after the other, and return what clients saw in each step.
 
     Raises:
-        ChildFailedError: something does not start, end or come back; or the steps took longer than clients ask.
+        ChildFailedError: if a program does not start, end or recover, or the steps took longer than the clients ran.
     """
     site = Site.start(processes, tpot_ms=options.tpot_ms)
     clients = start_clients(processes, site.url, options)
@@ -295,7 +295,7 @@ def run(processes: Processes, options: argparse.Namespace) -> list[tuple[Seen, l
 
 
 def tell(report: Report, found: Sequence[tuple[Seen, Sequence[Record]]]) -> None:
-    """Bars and tables."""
+    """Write the targets and tables."""
     seen = [each for each, _ in found]
     report.bars = [
         Bar("requests that failed, or ended without their end, but for those cut by their own gateway's death",

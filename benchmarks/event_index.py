@@ -1,4 +1,4 @@
-"""The part of `benchmarks.index` about the index of what engines reported, with Dynamo's `RadixTree` beside it."""
+"""Part of `benchmarks.index` that compares the index of KV events with Dynamo's `RadixTree`."""
 
 import argparse
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from benchmarks.shipped import build
 
 SYSTEM_PROMPTS = 8
 MOST_TIME = 3.0
-"""Limit of the time, as a multiple of Dynamo's."""
+"""Maximum time, as a multiple of Dynamo's time."""
 DYNAMO = PEERS["dynamo"]
 
 Figure = Callable[[Found], float]
@@ -24,11 +24,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def beside_dynamo(report: Report, arguments: argparse.Namespace) -> None:
-    """Add to *report* what both took for the same trial.
+    """Add the results of both programs for the same trial to *report*.
 
     Raises:
-        NotInstalledError: Dynamo is not there and cannot be had.
-        ChildFailedError: our wheel cannot be built, or a process failed.
+        NotInstalledError: if Dynamo is not installed and cannot be installed.
+        ChildFailedError: if Warmgate's wheel cannot be built, or a process failed.
     """
     install(DYNAMO)
     with Processes() as processes:
@@ -46,7 +46,9 @@ def beside_dynamo(report: Report, arguments: argparse.Namespace) -> None:
 
 
 def tell(report: Report, shared: Sides, single: Sides, caches: str) -> None:
-    """Bars and a table of what both found; *shared*: with system prompts, *single*: each block on one worker."""
+    """Write targets and a table. In *shared* trials prompts have system prompts, in *single* trials each block is on
+    one worker.
+    """
     spreads = {name: shared.spreads(figure) for name, figure in FIGURES.items()}
     spreads[SINGLE_MEMORY] = single.spreads(bytes_per_block)
     report.bars += [
@@ -62,7 +64,7 @@ def tell(report: Report, shared: Sides, single: Sides, caches: str) -> None:
 
 
 def per_block_ns(work: str, clock: str = "wall_s") -> Figure:
-    """Return the figure of *work*, one of the works of a trial, by *clock*."""
+    """Return nanoseconds per block for *work*, a part of a trial, as measured by *clock*."""
     return lambda found: found[work][clock] / found[work]["blocks"] * 1e9
 
 
@@ -71,7 +73,7 @@ def lookup_us(times: str, kind: str) -> Figure:
 
 
 def bytes_per_block(found: Found) -> float:
-    """The worst reading from half full on: what tables have in reserve comes and goes as they grow."""
+    """Return the highest bytes per block after half of the trial, because tables grow in steps."""
     readings: list[float] = found["bytes_per_block"]
     return max(readings[len(readings) // 2 :])
 

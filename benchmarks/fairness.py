@@ -1,18 +1,19 @@
-"""Delay of one team while another floods: the real gateway over HTTP, simulated workers, real time.
+"""Delay of one team while another team sends too many requests, with the real gateway over HTTP and simulated workers
+in real time.
 
-Team `flood` has 200 clients, each of whom asks again as soon as it is answered: far more than the workers can do. Team
-`sparse` sends two requests a second, independently of those before. Each set-up gets a gateway and workers of its
-own, with cold caches, and no prompt has anything in common with another.
+Team `flood` has 200 clients that send their next request as soon as they get an answer, which far exceeds the capacity
+of the workers. Team `sparse` sends two requests per second, regardless of earlier answers. Each set-up has its own
+gateway and workers with cold caches, and prompts have no common parts.
 
 1. alone: `sparse` only, after some requests of `flood` one by one, which tell how long one of its prefills takes.
 2. fair: both, each team with a key of its own.
 3. in order of arrival: both before a gateway that knows no teams, and sends every request at once: it waits in the
    queue of an engine.
 
-Workers and clients live *speed* times as fast as the clock. Every figure is in the time of the workers: what the
-gateway and this machine take counts *speed* times.
+Workers and clients run *speed* times as fast as the clock, and all figures are in their time. Time that the gateway and
+this machine need therefore counts *speed* times.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -38,12 +39,14 @@ OUTPUT_TOKENS = 20
 CHARACTERS_PER_TOKEN = 4
 """Characters per token of words of `LETTERS`, in a simulated worker."""
 LETTERS = "etaoinshrdlcumpg"
-"""Those of which its vocabulary makes one token from any four: all prompts of a team are equally long."""
+"""Letters of which the simulated vocabulary makes one token from any four, so that all prompts of a team have equal
+length.
+"""
 SLACK_S, SHARE_BAR = 0.1, 0.25
 WARM_UP_S = 20.0
-"""Time of the workers from the flood's beginning to the first request that counts."""
+"""Seconds, in the time of the workers, from the start of the flood to the first request that counts."""
 ONE_BY_ONE = 20
-"""Requests of the flood that show what one of its prefills takes."""
+"""Number of requests of the flood that are sent one by one to measure a single prefill."""
 
 Secrets = dict[str, str]
 SECRETS: Secrets = {"flood": "key-of-the-team-that-floods", "sparse": "key-of-the-team-that-does-not"}
@@ -57,7 +60,7 @@ class Side:
     prompt_tokens: int
 
     def body(self, number: int) -> dict[str, Any]:
-        """A prompt that differs from all others from its first block on."""
+        """Return a request body whose prompt differs from all others in its first block."""
         word = self.team[0] + "".join(LETTERS[number >> bits & 15] for bits in range(0, 24, 4)) + " "
         return {
             "model": "tiny",
@@ -69,7 +72,7 @@ class Side:
 
 
 class Clients:
-    """Ask one gateway; time is that of the workers."""
+    """Clients of one gateway, whose times are in the time of the workers."""
 
     def __init__(self, url: str, client: httpx.AsyncClient, speed: float) -> None:
         self._url = url
@@ -78,7 +81,7 @@ class Clients:
         self._asked = 0
 
     async def ttft_s(self, side: Side) -> float:
-        """Send one request, wait for the end of its answer, and tell how long its first token took."""
+        """Send one request, wait for the end of its answer, and return the time to its first token."""
         self._asked += 1
         headers = {"authorization": f"Bearer {SECRETS[side.team]}"}
         begun, first = time.monotonic(), None
@@ -98,7 +101,7 @@ class Clients:
         return [await self.ttft_s(side) for _ in range(count)]
 
     async def flood(self, side: Side, clients: int) -> None:
-        """Flood until cancelled."""
+        """Send requests of the flood until cancelled."""
 
         async def client() -> None:
             while True:
@@ -109,7 +112,7 @@ class Clients:
                 tasks.create_task(client())
 
     async def sparse(self, side: Side, count: int, per_s: float) -> list[float]:
-        """*count* requests at equal distances, in the order in which they were sent."""
+        """Send *count* requests at equal intervals, and return their results in the same order."""
         begun = time.monotonic()
         async with asyncio.TaskGroup() as tasks:
             asked = []
@@ -121,7 +124,7 @@ class Clients:
 
 @contextmanager
 def serving(options: argparse.Namespace, *, teams: bool) -> Iterator[str]:
-    """The URL of a gateway before fresh workers; what it has in seconds is scaled as their time is."""
+    """Yield the URL of a gateway with new workers. The gateway's times are scaled like the workers' times."""
     speed: float = options.speed
     with Processes() as processes:
         workers = []
@@ -151,7 +154,7 @@ def serving(options: argparse.Namespace, *, teams: bool) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """The time to first token of `sparse` in one set-up, in seconds of the workers."""
+    """Times to first token of team `sparse` in one set-up, in seconds of the workers."""
 
     setup: str
     requests: int
@@ -168,7 +171,7 @@ class Summary:
 
 
 async def alone(options: argparse.Namespace) -> tuple[Summary, Summary]:
-    """Return the summary of `sparse` alone, and of the flood's requests one by one."""
+    """Return the summary of `sparse` alone, and the summary of the flood's requests sent one by one."""
     flood, sparse = sides(options)
     with serving(options, teams=True) as url:
         async with a_client() as client:
@@ -205,7 +208,7 @@ class Found:
 
     alone: Summary
     one_by_one: Summary
-    """Summary of the flood's requests, one at a time and alone."""
+    """Summary of the flood's requests, sent one at a time without other load."""
     fair: Summary
     in_order: Summary
 

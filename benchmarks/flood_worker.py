@@ -1,8 +1,8 @@
-"""A worker that streams as fast as its reader takes it, and reports how much it sent.
+"""Stub worker that streams as fast as its client reads, and reports how many bytes it sent.
 
-A stream is one event of the stub worker over and over, each its own HTTP chunk, until it has the size asked for. What
-is not a stream is answered as the stub worker does, but for ``GET /sent``: for every stream so far, in the order of
-their beginning, the bytes that the kernel has taken.
+A stream repeats one event of the stub worker, each in a separate HTTP chunk, until it has the requested size. Other
+requests get the stub worker's answers, except ``GET /sent``, which returns the bytes that the kernel accepted for every
+stream so far, in the order of their start.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""The gauges of a gateway's ``/metrics``, above all those that count work under way and are 0 at rest."""
+"""Gauges of a gateway's ``/metrics``, above all those that count work in progress and are 0 at rest."""
 
 import asyncio
 import re
@@ -15,7 +15,7 @@ Gauge = tuple[str, Mapping[str, str], float]
 
 
 async def gauges(url: str) -> list[Gauge]:
-    """The gauges of the gateway at *url*: name, labels, value."""
+    """Return name, labels and value of each gauge of the gateway at *url*."""
     async with httpx.AsyncClient(timeout=10.0) as client:
         answer = await client.get(f"{url}/metrics")
     answer.raise_for_status()
@@ -28,7 +28,9 @@ async def gauges(url: str) -> list[Gauge]:
 
 
 async def work_under_way(url: str) -> dict[str, float]:
-    """The gauges that count work under way, by name and labels. The worker's name is left out: it holds a port."""
+    """Return the gauges that count work in progress, by name and labels. Worker names are left out, because they
+    contain ports.
+    """
     found: dict[str, float] = {}
     for name, labels, value in await gauges(url):
         if UNDER_WAY.search(name):
@@ -39,7 +41,7 @@ async def work_under_way(url: str) -> dict[str, float]:
 
 
 async def work_left(url: str) -> dict[str, float]:
-    """The same, as soon as all are 0, or after `SETTLE_S` as they are."""
+    """Return the gauges of work in progress as soon as all are 0, or after `SETTLE_S` with their values then."""
     give_up_at = time.monotonic() + SETTLE_S
     found = await work_under_way(url)
     while any(found.values()) and time.monotonic() < give_up_at:

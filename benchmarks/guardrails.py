@@ -1,17 +1,18 @@
-"""Accuracy of guardrails on a labeled set of texts, their cost, and a check that no cut of a stream leaks.
+"""Accuracy and cost of guardrails on labeled texts, and a check that no split of a stream leaks a match.
 
-The set (``guardrails_texts.jsonl``) was written for this: sentences in 14 languages with made-up data whose check
-digits are right, and lines that only look like such. A third has nothing to be found. Some spans are spelled out, or
-have the form of one country without saying which: no detector here claims to find those, and they count as missed.
+The texts (``guardrails_texts.jsonl``) were written for this benchmark: sentences in 14 languages with invented data
+that has valid check digits, and lines that only look similar. A third of the texts contains nothing to find. Some data
+is spelled out, or has a national form without naming the country. No built-in detector claims to find such data, which
+counts as missed.
 
-What has come out of a stream is never taken back. So a stream that comes out as the whole text would, without what was
-found in it, has leaked nothing at any moment; that is tried for every text, cut at every character, and with its events
-coming byte by byte.
+Sent parts of a stream cannot be taken back. A stream whose output equals the redacted whole text has therefore leaked
+nothing at any moment. The benchmark checks this for every text, split at every character, and with events that arrive
+byte by byte.
 
-Each kind is measured alone on all texts, so what is labelled as another kind counts as found wrongly. A span counts as
-found when a match overlaps it, and as exact when the match is the span.
+Each kind is measured alone on all texts, so matches of data with another label count as wrong. A labeled span counts as
+found if a match overlaps the span, and as exact if the match equals the span.
 
-Exit status: 0 the bars are met, 1 one is missed.
+Exit status: 0 if all targets are met, 1 if one is missed.
 """
 
 import argparse
@@ -37,12 +38,12 @@ from gateway.settings.guardrails import NATIONAL_IDS, PERSONAL, SECRETS, PiiGuar
 
 TEXTS = Path(__file__).parent / "guardrails_texts.jsonl"
 PIECE_CHARS = 3
-"""Characters of a text in one event, for cuts of the bytes on the wire."""
+"""Number of characters in one event, for splits of the bytes on the wire."""
 PACKAGES = ("msgspec",)
 
 
 class Labelled(msgspec.Struct, frozen=True):
-    """One text, and what is to be found in it, by kind."""
+    """Text with its labeled spans, by kind."""
 
     language: str
     text: str
@@ -60,7 +61,7 @@ class Score:
     exact: int
     wrong: int
     missed: tuple[str, ...]
-    """Notes, or the texts, of what was not found."""
+    """Notes or texts of the spans that were not found."""
     wrongly: tuple[str, ...]
 
     @property
@@ -74,19 +75,19 @@ class Score:
 
 
 def read_texts(path: Path = TEXTS) -> list[Labelled]:
-    """The labelled set."""
+    """Return the labeled texts."""
     return [msgspec.json.decode(line, type=Labelled) for line in path.read_bytes().splitlines()]
 
 
 def scan_for(kind: str, *detect: str) -> Scan:
-    """Return the scan of a guardrail of *kind*, with nothing else set."""
+    """Return the scan of a guardrail of *kind* with default settings."""
     if kind == "pii":
         return scan_of(PiiGuardrail(name="measured", kind="pii", detect=detect))
     return scan_of(SecretsGuardrail(name="measured", kind="secrets", detect=detect))
 
 
 def scans() -> Iterator[tuple[str, Scan, frozenset[str]]]:
-    """Name, what is looked for, and the labels that it is to find."""
+    """Yield name, scan and labels of each kind of detector."""
     for name in (*PERSONAL, *NATIONAL_IDS):
         yield name, scan_for("pii", name), frozenset({name})
     yield "secrets", scan_for("secrets"), frozenset({"secret", "private_key"})
@@ -122,7 +123,7 @@ def scored(name: str, scan: Scan, labels: frozenset[str], texts: Sequence[Labell
 
 
 def place(text: str, said: str) -> tuple[int, int]:
-    """Return the place of *said* in *text*."""
+    """Return the position of *said* in *text*."""
     start = text.index(said)
     return start, start + len(said)
 
@@ -137,7 +138,7 @@ def chunk(text: str, finish: str | None = None) -> bytes:
 
 
 def streamed(scan: Scan, pieces: Sequence[str], *, bytewise: bool) -> str:
-    """Return the text that a client assembles from a stream of *pieces*; *bytewise*: every byte comes by itself."""
+    """Return the text that a client assembles from a stream of *pieces*, which arrive byte by byte if *bytewise*."""
     stream = GuardedStream(Chunks(), ScannedFields([ScanFilter("measured", scan, "redact")], _nothing))
     wire = b"".join([chunk(piece) for piece in pieces]) + chunk("", "stop") + b"data: [DONE]\n\n"
     cuts = [wire[at : at + 1] for at in range(len(wire))] if bytewise else [wire]
@@ -147,11 +148,11 @@ def streamed(scan: Scan, pieces: Sequence[str], *, bytewise: bool) -> str:
 
 
 def _nothing(_name: str, _action: Action) -> None:
-    """A match needs no noting here."""
+    """Ignore matches, which do not need to be recorded here."""
 
 
 def leaks(scan: Scan, text: str) -> tuple[int, int]:
-    """Return the number of cuts of *text*, and the number of those that change the result."""
+    """Return the number of splits of *text*, and the number of splits that change the result."""
     whole, _ = redacted(scan, text)
     tried = failed = 0
     for at in range(1, len(text)):
@@ -169,7 +170,7 @@ def leaks(scan: Scan, text: str) -> tuple[int, int]:
 
 
 def us_per_kb(work: Callable[[], object], size_bytes: int, *, seconds: float) -> float:
-    """Microseconds of processor time for 1,000 bytes: the best of several runs."""
+    """Return microseconds of processor time for 1,000 bytes, the best of several runs."""
     best = float("inf")
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -180,7 +181,7 @@ def us_per_kb(work: Callable[[], object], size_bytes: int, *, seconds: float) ->
 
 
 def prose(texts: Sequence[Labelled], rng: random.Random, size_bytes: int) -> str:
-    """Sentences in which nothing is to be found."""
+    """Return sentences that contain nothing to find."""
     clean = [each.text for each in texts if not each.spans]
     said = ""
     while len(said.encode()) < size_bytes:
@@ -189,7 +190,7 @@ def prose(texts: Sequence[Labelled], rng: random.Random, size_bytes: int) -> str
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Measure, and tell."""
+    """Run the measurements and return the report."""
     report = Report(
         "guardrails",
         "Guardrails: what they find, what they cost, what leaks",
@@ -250,7 +251,7 @@ def _costs(everything: dict[str, Scan], text: str, seconds: float) -> Table:
 
 
 def _events(pieces: Sequence[str]) -> int:
-    """Make and read the events without a guardrail, to know the cost of that alone."""
+    """Create and read the events without a guardrail, to measure the cost of that part alone."""
     wire = b"".join([chunk(piece) for piece in pieces]) + chunk("", "stop") + b"data: [DONE]\n\n"
     return len([json.loads(line[6:]) for line in wire.split(b"\n") if line.startswith(b"data: {")])
 

@@ -1,4 +1,4 @@
-"""The figures that docs/performance/at-a-glance.md reports, each copied from a report by where it stands there."""
+"""Figures of docs/performance/at-a-glance.md, each with its position in a report."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -8,12 +8,12 @@ from benchmarks.report import Report, Spread, Table
 
 T = TypeVar("T")
 Pick = Callable[[Report], float]
-"""Finds one figure in a report; raises `LookupError` where it is not there."""
+"""Function that finds one figure in a report, and raises `LookupError` if the figure is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Headline:
-    """A question, and the answer with figures of one report for its places, as `str.format` has them."""
+    """Question, and an answer whose placeholders (`str.format`) are filled with figures of one report."""
 
     question: str
     answer: str
@@ -21,14 +21,14 @@ class Headline:
     figures: tuple[Pick, ...] = ()
 
     def row(self, reports: Mapping[str, Report]) -> str:
-        """A line of the page's table; raises `LookupError` where a report or figure is missing."""
+        """Return a line of the page's table. Raises `LookupError` if a report or figure is missing."""
         figures = [pick(reports[self.report]) for pick in self.figures]
         answer = self.answer.format(*figures)
         return f"| {self.question} | {answer} | [{self.report}.md](../../benchmarks/results/{self.report}.md) |"
 
 
 def bar(beginning: str) -> Pick:
-    """The value of the one bar whose text begins with *beginning*."""
+    """Pick the value of the only target whose text begins with *beginning*."""
 
     def pick(report: Report) -> float:
         return _only((each.value for each in report.bars if each.what.startswith(beginning)), beginning, report)
@@ -37,7 +37,7 @@ def bar(beginning: str) -> Pick:
 
 
 def cell(table: str, row: str, column: str) -> Pick:
-    """The figure of the row that begins with *row* in the one table whose title begins with *table*; a median."""
+    """Pick the median in the row that begins with *row*, of the only table whose title begins with *table*."""
 
     def pick(report: Report) -> float:
         return _figure(
@@ -48,7 +48,7 @@ def cell(table: str, row: str, column: str) -> Pick:
 
 
 def first_cell(row: str, column: str) -> Pick:
-    """Pick a cell of the first table, like `cell`."""
+    """Pick a cell of the first table, like `cell` does for other tables."""
     return lambda report: _figure(report.tables[0], row, column)
 
 
@@ -58,7 +58,7 @@ def gain(of: Pick, over: Pick) -> Pick:
 
 
 def table(headlines: tuple[Headline, ...], reports: Mapping[str, Report]) -> str:
-    """The page's table: the headlines whose reports are there, in their order."""
+    """Return the page's table, with all headlines whose reports exist, in their order."""
     reported = [each.row(reports) for each in headlines if each.report in reports]
     return "\n".join(["| question | answer | from |", "|---|---|---|", *reported])
 

@@ -1,11 +1,11 @@
-"""Can one caller hurt others with what it sends: bodies of hostile shape, floods of them, values that stay?
+"""Effects of hostile requests on other callers: expensive bodies, many of them at once, and values that stay in memory.
 
-1. Every shape of `hostile_shapes`, at the limit of a body, one at a time: how long the event loop was held, and how
-   much memory the gateway and its processes took for it.
-2. Streams of others, alone and beside clients that send such bodies as fast as they are answered: how late events come.
-3. Requests with a session and a user of a megabyte each: how much memory stays.
+1. Each shape of `hostile_shapes`, at the size limit of a body, one at a time: how long the body blocks the event loop,
+   and how much memory the gateway and its processes need.
+2. Streams of other callers, with and without clients that send such bodies continuously: how late events arrive.
+3. Requests with a session and a user of a megabyte each: how much memory they occupy afterwards.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Delays:
-    """Delays between two events of the same stream, in milliseconds."""
+    """Delays between consecutive events of the same stream, in milliseconds."""
 
     p50: float
     p99: float
@@ -64,7 +64,7 @@ class Delays:
 
 
 async def at_limit(gateway: Child, url: str, client: httpx.AsyncClient, *, size: int) -> list[Case]:
-    """Each shape at *size* bytes, alone."""
+    """Measure each shape of body at *size* bytes, one at a time."""
     for shape in list(SHAPES.values())[:2]:  # the processes that decode are started, and stay
         await asyncio.gather(*[_post(client, url, shape.path, shape.make(size), shape.media) for _ in range(4)])
     cases = []
@@ -86,14 +86,14 @@ async def at_limit(gateway: Child, url: str, client: httpx.AsyncClient, *, size:
 
 
 async def beside(url: str) -> Delays:
-    """The delays of `STREAMS` streams of the model that no one else asks for."""
+    """Return the delays of `STREAMS` streams of a model that gets no other requests."""
     gaps = await asyncio.gather(*[_gaps(url, number) for number in range(STREAMS)])
     every = sorted(gap for each in gaps for gap in each)
     return Delays(every[len(every) // 2], every[int(len(every) * 0.99)], every[-1], len(every))
 
 
 async def attack(url: str, *, size: int) -> None:
-    """Send hostile bodies of *size* bytes from `CLIENTS` clients until cancelled, and say how each was answered."""
+    """Send hostile bodies of *size* bytes from `CLIENTS` clients until cancelled, and return how each was answered."""
     bodies = [(shape.path, shape.make(size), shape.media) for shape in SHAPES.values()]
 
     async def client_from(first: int) -> None:
@@ -109,7 +109,7 @@ async def attack(url: str, *, size: int) -> None:
 
 
 async def long_names(gateway: Child, url: str, client: httpx.AsyncClient) -> int:
-    """Bytes by which the gateway has grown after `LONG_NAMES` sessions and users of a megabyte."""
+    """Return the bytes by which the gateway has grown after `LONG_NAMES` sessions and users of a megabyte each."""
     await _post(client, url, "/v1/chat/completions", _named(0), "application/json")
     before = gateway.rss_bytes()
     for number in range(1, LONG_NAMES + 1):
@@ -157,7 +157,7 @@ def tell(
     kept_bytes: int,
     size: int,
 ) -> None:
-    """Bars and tables."""
+    """Write the targets and tables."""
     slowest = max(cases, key=lambda case: case.turns.longest_cpu_ms)
     largest = max(cases, key=lambda case: case.grown_bytes)
     report.bars += [
@@ -204,7 +204,7 @@ def tell(
 
 
 def _settings(worker: str, calm: str) -> dict[str, Any]:
-    """Return the settings of a gateway with two models, each with a worker of its own."""
+    """Return the settings of a gateway with two models that have one worker each."""
     settings = settings_before(worker)
     hostile = {**settings["models"][0], "aliases": ["gpt-4o"]}
     return {**settings, "models": [hostile, {"name": "calm", "workers": [{"url": calm}]}]}
@@ -232,10 +232,10 @@ async def _turns(client: httpx.AsyncClient, url: str) -> Turns:
 
 
 async def _gaps(url: str, number: int) -> list[float]:
-    """Milliseconds between the events of one stream.
+    """Return the milliseconds between the events of one stream.
 
     Raises:
-        ChildFailedError: it is not complete.
+        ChildFailedError: if the stream is incomplete.
     """
     host, _, port = url.removeprefix("http://").partition(":")
     reader, writer = await asyncio.open_connection(host, int(port))

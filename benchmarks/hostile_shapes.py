@@ -1,4 +1,4 @@
-"""Request bodies that cost far more to read than to send, of any size."""
+"""Request bodies of any size that cost far more to read than to send."""
 
 import json
 from collections.abc import Callable, Mapping
@@ -15,7 +15,7 @@ FORM = f"multipart/form-data; boundary={BOUNDARY}"
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """A kind of body: where it is sent, and how one of a size is made."""
+    """Kind of request body, with its endpoint and a function that creates bodies of a given size."""
 
     path: str
     make: Callable[[int], bytes]
@@ -27,7 +27,7 @@ def _filled(head: bytes, piece: bytes, tail: bytes) -> Callable[[int], bytes]:
 
 
 def _chat(piece: bytes, *, before: bytes = b"[", after: bytes = b'"."]') -> Shape:
-    """A chat whose only message has *piece* over and over."""
+    """Return a chat whose only message repeats *piece*."""
     head = b'{"model":"tiny","max_tokens":1,"messages":[{"role":"user","content":' + before
     return Shape(CHAT, _filled(head, piece, after + b"}]}"))
 
@@ -39,7 +39,7 @@ def _field(path: str, head: bytes, piece: bytes, tail: bytes) -> Shape:
 def _within(  # noqa: PLR0917  # in the order of the bytes
     path: str, head: bytes, piece: bytes, pieces: int, tail: bytes, before_text: bytes = b""
 ) -> Shape:
-    """Repeat *piece* as often as the default bounds allow, and fill up with text."""
+    """Repeat *piece* as often as the default limits allow, and fill the rest with text."""
     head = b'{"model":"tiny","max_tokens":1,' + head
 
     def make(size: int) -> bytes:

@@ -1,15 +1,15 @@
-"""Cost of the indexes of cached prefixes, in time and bytes, with `pygtrie` and Dynamo's `RadixTree` beside them.
+"""Time and memory of the indexes of cached prefixes, compared with `pygtrie` and Dynamo's `RadixTree`.
 
-The index of what was sent where: 64 workers hold a million blocks of 16 tokens (64 bytes of text). Prompts of 8,192
-tokens share one of 8 system prompts of 1,024 tokens, and a third of them is a later turn of one that was seen.
-`pygtrie` gets the same prompts as one trie per worker, keyed by the same block hashes, without any eviction; it is
-asked less often, because it takes longer.
+The index of sent prompts: 64 workers hold a million blocks of 16 tokens (64 bytes of text). Prompts of 8,192 tokens
+share one of 8 system prompts of 1,024 tokens, and a third of the prompts continue an earlier prompt. `pygtrie` gets the
+same prompts as one trie per worker, keyed by the same block hashes, without eviction. Because `pygtrie` is slower, it
+gets fewer queries.
 
-The index of engine events: 64 workers report half a million blocks of 16 tokens, in events of 16 to 272 of them.
-Ours gets the msgpack that vLLM sends, decodes it and hashes the tokens; Dynamo's gets the JSON that its Python binding
-takes, with the tokens hashed beforehand. Both take turns, each time in a fresh process, and are asked the same.
+The index of KV events: 64 workers report half a million blocks of 16 tokens, in events of 16 to 272 blocks. Warmgate
+decodes the msgpack that vLLM sends and hashes the tokens. Dynamo gets the JSON that its Python binding accepts, with
+token hashes computed in advance. Both programs run in turn, each time in a new process, and get the same queries.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 it could not run (Dynamo could not be installed, perhaps).
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run, for example without Dynamo.
 """
 
 import argparse
@@ -38,7 +38,7 @@ PACKAGES = ("numpy", "msgspec", "pygtrie")
 
 
 class Prompts:
-    """An endless supply of prompts, as text, with the worker that gets each."""
+    """Endless supply of text prompts, with the worker that gets each prompt."""
 
     def __init__(self, workers: Sequence[WorkerId], rng: random.Random) -> None:
         self._workers = workers
@@ -60,7 +60,7 @@ class Prompts:
 
 
 class Tries:
-    """The same index out of the shelf: a `pygtrie.Trie` per worker over tuples of block hashes."""
+    """Index that uses a ready-made library: a `pygtrie.Trie` per worker over tuples of block hashes."""
 
     def __init__(self, workers: Iterable[WorkerId]) -> None:
         self._tries = {worker: pygtrie.Trie() for worker in workers}
@@ -100,7 +100,7 @@ def main() -> int:
 
 
 class Bench:
-    """Both structures, filled with the same prompts."""
+    """Both indexes, filled with the same prompts."""
 
     def __init__(self, worker_count: int, blocks: int, seed: int) -> None:
         rng = random.Random(seed)
@@ -134,7 +134,7 @@ class Bench:
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Measure, and tell."""
+    """Run the measurements and return the report."""
     tools = {} if arguments.without_dynamo else {"Dynamo": ", ".join(event_index.DYNAMO.requirements)}
     circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools=tools)
     report = Report("index", "The prefix indexes", circumstances)
@@ -145,7 +145,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def beside_pygtrie(report: Report, worker_count: int, blocks: int, matches: int, seed: int) -> None:
-    """Add to *report* what the index of what was sent where takes."""
+    """Add the costs of the index of sent prompts to *report*, compared with `pygtrie`."""
     bench = Bench(worker_count, blocks, seed)
     tree, tries, hasher, held = bench.tree, bench.tries, bench.hasher, bench.held
     memory = [
@@ -189,7 +189,7 @@ def _timed_us(do: Callable[..., object], *arguments: object) -> float:
 
 @contextmanager
 def _tracing() -> Iterator[list[int]]:
-    """Leaves in the list what the block allocated and did not free."""
+    """Append to the list the bytes that the block allocated and did not free."""
     kept: list[int] = []
     tracemalloc.start()
     try:

@@ -1,13 +1,14 @@
-"""Gain of the strategies on recorded conversations: the real gateway over HTTP, simulated workers, real time.
+"""Gain of the routing strategies on recorded conversations, with the real gateway over HTTP and simulated workers in
+real time.
 
-The conversations of tau-bench (airline) are cut into turns: one request for every answer of the recording, with all
-that was said before it. A conversation asks for its next turn when the last one has been answered; 20 are in flight.
-Each strategy gets a gateway and workers of its own, with cold caches. Every request names its conversation in the
-`x-session-id` header: the `session` strategy goes by it, no other looks at it.
+The conversations of tau-bench (airline) are cut into turns: one request for every recorded answer, with all earlier
+messages. A conversation sends its next turn when the previous turn has been answered, and 20 conversations run at a
+time. Each strategy has its own gateway and workers with cold caches. Every request names its conversation in the
+`x-session-id` header, which only the `session` strategy uses.
 
-The bound on the hit rate is one cache without limit for everybody: a block is a hit if any earlier request had it.
+The upper bound of the hit rate is that of one unlimited cache, in which each block of an earlier request is a hit.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -46,7 +47,7 @@ Message = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One request: what was said so far, and how long the recorded answer is."""
+    """Request with the messages so far, and the length of the recorded answer."""
 
     messages: list[Message]
     output_tokens: int
@@ -62,7 +63,7 @@ class Answer:
 
 
 def conversations(trace: Path, count: int) -> list[list[Turn]]:
-    """The turns of the first *count* conversations of *trace*, plain or gzipped."""
+    """Return the turns of the first *count* conversations of *trace*, a plain or gzipped file."""
     with gzip.open(trace, "rt") if trace.suffix == ".gz" else trace.open() as lines:
         recorded = [json.loads(line)["messages"] for line in lines][:count]
     return [
@@ -81,7 +82,7 @@ def _output_tokens(message: Message) -> int:
 
 
 def infinite_cache_hit_rate(talks: Sequence[Sequence[Turn]]) -> float:
-    """Share of all prompt tokens that one boundless cache would have held, whatever the order of the conversations."""
+    """Return the share of all prompt tokens that one unlimited cache would hold, in any order of the conversations."""
     seen: set[int] = set()
     hit = total = 0
     for turn in (turn for talk in talks for turn in talk):
@@ -97,14 +98,14 @@ def infinite_cache_hit_rate(talks: Sequence[Sequence[Turn]]) -> float:
 
 @dataclass
 class Replay:
-    """One strategy's run."""
+    """Replay of the conversations with one strategy."""
 
     url: str
     client: httpx.AsyncClient
     answers: list[Answer]
 
     async def run(self, talks: Sequence[Sequence[Turn]], *, in_flight: int) -> None:
-        """Ask all turns of all conversations, *in_flight* conversations at one time."""
+        """Send all turns of all conversations, with *in_flight* conversations at a time."""
         pending = enumerate(talks)
 
         async def talk_on() -> None:
@@ -143,7 +144,7 @@ class Replay:
 
 @contextmanager
 def serving(strategy: str, options: argparse.Namespace) -> Iterator[str]:
-    """The URL of a gateway with *strategy* before fresh workers."""
+    """Yield the URL of a gateway with *strategy* and new workers."""
     with Processes() as processes:
         workers = []
         for i in range(options.workers):
@@ -183,7 +184,7 @@ class Summary:
     ttft_p99_s: float
     e2e_p50_s: float
     busiest_share: float
-    """Share of all requests that the busiest worker got."""
+    """Share of all requests that the busiest worker received."""
     took_s: float
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Programs of others that benchmarks need beside themselves, wrk and nginx: installed where they are missing."""
+"""Installation of wrk and nginx, which benchmarks need, where they are missing."""
 
 import os
 import shlex
@@ -9,14 +9,14 @@ import sys
 from benchmarks.processes import ChildFailedError
 
 SERVICE_PATH = "/usr/sbin"
-"""Folder of Debian's nginx, which is not on an ordinary user's path."""
+"""Folder of Debian's nginx, which is not in the PATH of ordinary users."""
 
 
 def install_tools(also_in: str = SERVICE_PATH) -> None:
-    """Make sure that ``wrk`` and ``nginx`` are there, on the path or *also_in*, by apt-get where they are not.
+    """Ensure that ``wrk`` and ``nginx`` are in the PATH or in *also_in*, and install missing programs with apt-get.
 
     Raises:
-        ChildFailedError: they are not, and cannot be installed from here.
+        ChildFailedError: if a program is missing and cannot be installed.
     """
     os.environ["PATH"] += os.pathsep + also_in
     missing = {tool: package for tool, package in (("wrk", "wrk"), ("nginx", "nginx-light")) if not shutil.which(tool)}
@@ -36,7 +36,7 @@ def install_tools(also_in: str = SERVICE_PATH) -> None:
 
 
 def tool_versions() -> dict[str, str]:
-    """Return the versions of both, as they print them."""
+    """Return the versions that wrk and nginx print."""
     wrk = subprocess.run(["wrk", "-v"], capture_output=True, text=True, check=False).stdout.split()
     nginx = subprocess.run(["nginx", "-v"], capture_output=True, text=True, check=False).stderr.split("/")
     return {"wrk": wrk[1], "nginx": nginx[-1].strip()}

@@ -1,14 +1,14 @@
-"""A load test of an OpenAI-compatible endpoint: ``locust -f benchmarks/locustfile.py --host https://gateway``.
+"""Load test of an OpenAI-compatible endpoint: ``locust -f benchmarks/locustfile.py --host https://gateway``.
 
-It needs locust (``pip install locust``) and nothing else of this repository, so it can be copied to where load comes
-from. Every user holds one conversation after the other. Locust's statistics get three entries for a stream:
+The file needs only locust (``pip install locust``) and can be copied to another machine. Every user runs one
+conversation after the other. Locust's statistics get three entries for a stream:
 
     POST   the whole answer, from the request to its last byte
     TTFT   from the request to the first text, reasoning or tool call that an event of the stream carries
     TPOT   time per output token after that: until the last one, over the tokens after the first
 
-The row "Aggregated" adds up all of them, so it says little. A failure is named by its status and OpenAI's code, as in
-``429 rate_limit_exceeded``; no message, prompt or key gets into the statistics.
+The row "Aggregated" mixes all three entries and has little meaning. A failure is named by its status and OpenAI's code,
+such as ``429 rate_limit_exceeded``. Messages, prompts and keys never appear in the statistics.
 """
 
 import argparse
@@ -33,11 +33,11 @@ PATH = "/v1/chat/completions"
 KEY_VARIABLE = "OPENAI_API_KEY"
 CHARACTERS_PER_TOKEN = 4
 SECRET: dict[str, Any] = {"is_secret": True}
-"""Attributes of an option for locust's own parser: the web page does not show it."""
+"""Attributes of an option that locust's web page does not show."""
 MARKS = (b'"usage":{', b'"usage": {', b'"error"')
-"""Marks of events that have to be parsed; quotes inside a text are escaped, so no text looks like these."""
+"""Markers of events that must be parsed. No text contains them, because quotes inside a text are escaped."""
 BROKEN = (OSError, HTTPParseError)
-"""Exceptions of a connection that fails."""
+"""Exceptions for failed connections."""
 WORDS = tuple(
     word
     for line in (
@@ -47,27 +47,27 @@ WORDS = tuple(
     )
     for word in line.split()
 )
-"""Words that, with the blank after each, are one token of nearly every tokenizer, and four characters."""
+"""Words that nearly every tokenizer encodes as one token of four characters, together with the following space."""
 
 Message = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """Messages before one request, and the length of its answer."""
+    """Messages before one request, and the length of the answer."""
 
     messages: Sequence[Message]
     output_tokens: int
     answer: Message | None = None
-    """Answer that the next turn quotes; None: the one that came."""
+    """Answer that the next turn quotes, or None to quote the received answer."""
     is_quoted: bool = False
-    """Whether the answer has to be kept for the next turn."""
+    """Whether the answer must be stored for the next turn."""
 
 
 Talk = Callable[[random.Random], Iterator[Turn]]
-"""Makes the turns of one conversation."""
+"""Function that creates the turns of one conversation."""
 Passage = Callable[[int, random.Random], str]
-"""Makes about as many tokens of text."""
+"""Function that creates a text of about the given number of tokens."""
 
 
 # ---- what is said
@@ -75,18 +75,18 @@ Passage = Callable[[int, random.Random], str]
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """Sizes of conversations that are made up, or cut out of a text."""
+    """Sizes of conversations that are invented or cut from a text."""
 
     prompt_tokens: int
-    """Tokens of a conversation's first prompt; each later turn adds the part that is not shared once more."""
+    """Tokens of a conversation's first prompt. Each later turn adds as many tokens as the unshared part has."""
     shared_tokens: int
-    """Tokens at its beginning that all conversations with the same context share."""
+    """Tokens at the start that all conversations with the same context share."""
     contexts: int
     output_tokens: int
     turns: int
 
     def talk(self, passage: Passage) -> Talk:
-        """Conversations about passages; the contexts are the same on every machine."""
+        """Return a function that creates conversations about passages. Contexts are the same on every machine."""
 
         def turns(rng: random.Random) -> Iterator[Turn]:
             context = random.Random(rng.randrange(self.contexts))
@@ -102,12 +102,12 @@ class Sizes:
 
 
 def words(tokens: int, rng: random.Random) -> str:
-    """Words of a language, without sense."""
+    """Return random words without meaning."""
     return " ".join(rng.choices(WORDS, k=tokens))
 
 
 def cut_from(text: str) -> Passage:
-    """Raises ``ValueError`` where there is no text."""
+    """Return a function that cuts passages from a text. Raises ``ValueError`` if there is no text."""
     if not text.strip():
         raise ValueError("--text is empty")
 
@@ -120,14 +120,14 @@ def cut_from(text: str) -> Passage:
 
 
 def recorded(path: Path, output_tokens: int | None) -> Talk:
-    """Conversations of a file, one JSON object in a line, each as likely as the others.
+    """Return conversations from a file with one JSON object per line, all equally likely.
 
     A line has ``messages`` (a request for each message of the assistant), ``prompt`` (one request), or, as traces of
-    block hashes do, ``input_length``, ``output_length`` and ``hash_ids``: text that repeats where the hashes do.
+    block hashes do, ``input_length``, ``output_length`` and ``hash_ids``: the text repeats where the hashes repeat.
 
     Raises:
-        OSError: it cannot be read.
-        ValueError: there is no such line in it, or one is not JSON.
+        OSError: if the file cannot be read.
+        ValueError: if the file has no such line, or a line is not JSON.
     """
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line.strip()]
     known = [line for line in lines if {"messages", "prompt", "hash_ids"} & set(line)]
@@ -170,16 +170,16 @@ def _text_of_blocks(ids: Sequence[int], tokens: int) -> str:
 
 @dataclass(slots=True)
 class Reply:
-    """Outcome of one request. Times are seconds, of `time.perf_counter`."""
+    """Result of one request. Times are in seconds of `time.perf_counter`."""
 
     status: int = 0
     failure: str | None = None
-    """Failure by status and code; None: it was answered to the end."""
+    """Failure as status and code, or None if the answer is complete."""
     begun_at: float = 0.0
     first_at: float | None = None
     last_at: float = 0.0
     output_tokens: int = 0
-    """Tokens by the usage; without one, the events with text."""
+    """Number of output tokens from the usage or, without usage, of events with text."""
     text: list[str] = field(default_factory=list)
     size: int = 0
 
@@ -189,20 +189,20 @@ class Reply:
 
     @property
     def tpot_ms(self) -> float | None:
-        """None where no token followed the first."""
+        """Milliseconds per output token, or None if the answer has a single token."""
         if self.first_at is None or self.output_tokens < 2:
             return None
         return 1000 * (self.last_at - self.first_at) / (self.output_tokens - 1)
 
 
 class Lines(Protocol):
-    """A response that is read as it comes."""
+    """Reader of a response that yields lines as they arrive."""
 
     def readline(self, sep: bytes = ...) -> bytes: ...
 
 
 def read_stream(response: Lines, reply: Reply, *, keeps_text: bool, clock: Callable[[], float]) -> None:
-    """Read an event stream to its end, into *reply*. Of most events nothing but the time is looked at."""
+    """Read an event stream to its end, into *reply*. For most events, only the time is recorded."""
     is_complete = False
     chunks = 0
     while line := response.readline(b"\n"):
@@ -225,7 +225,7 @@ def read_stream(response: Lines, reply: Reply, *, keeps_text: bool, clock: Calla
 
 
 def _take(event: dict[str, Any], reply: Reply, now: float, *, keeps_text: bool) -> int:
-    """Take one event and return how many events with text it is: one or none."""
+    """Process one event and return the number of events with text: one or none."""
     if "error" in event:
         reply.failure = f"in the stream: {code_of(event)}"
         return 0
@@ -244,7 +244,9 @@ def _take(event: dict[str, Any], reply: Reply, now: float, *, keeps_text: bool) 
 
 
 def code_of(body: object) -> str:
-    """The code of an error in OpenAI's shape, else its type; never its message, which may quote the request."""
+    """Return the code or else the type of an error in OpenAI's format. The message is never used, because it can quote
+    the request.
+    """
     error = body.get("error") if isinstance(body, dict) else None
     if not isinstance(error, dict):
         return "error"
@@ -270,7 +272,7 @@ def _refusal(body: bytes) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Plan that follows from the options."""
+    """Plan of the load test, derived from the options."""
 
     talk: Talk
     model: str
@@ -281,11 +283,13 @@ class Plan:
     ignores_eos: bool
     seed: int | None
     keys: Sequence[tuple[str, str]]
-    """Names of teams, which may be empty, and their keys; users take them in turn."""
+    """Pairs of a team name, which can be empty, and a key. Users get the keys in turn."""
 
     @classmethod
     def of(cls, options: argparse.Namespace) -> "Plan":
-        """Raises ``OSError`` or ``ValueError`` where a file is not what it should be, or numbers do not fit."""
+        """Return the plan for the options. Raises ``OSError`` or ``ValueError`` for invalid files or contradictory
+        numbers.
+        """
         return cls(
             talk=_talk_of(options),
             model=options.model,
@@ -328,7 +332,7 @@ def _keys_of(options: argparse.Namespace) -> list[tuple[str, str]]:
 
 
 class Caller(User):
-    """Asks, waits for the answer, thinks, and asks again."""
+    """Locust user that sends a request, waits for the answer, pauses, and sends the next request."""
 
     _numbers = itertools.count()
 
@@ -352,7 +356,7 @@ class Caller(User):
         )
 
     def wait_time(self) -> float:
-        """Seconds before the next conversation."""
+        """Return the seconds before the next conversation."""
         return self._rng.expovariate(1 / self._plan.think_s) if self._plan.think_s else 0.0
 
     def on_stop(self) -> None:
@@ -360,7 +364,7 @@ class Caller(User):
 
     @task
     def talk(self) -> None:
-        """One conversation, given up at its first failure."""
+        """Run one conversation, and stop at its first failure."""
         messages: list[Message] = []
         session = f"{self._session}-{next(self._talks)}"
         for number, turn in enumerate(self._plan.talk(self._rng)):
@@ -420,18 +424,18 @@ class Caller(User):
 
 
 class AskingFailed(Exception):
-    """Reported to locust, which puts failures with the same words together."""
+    """Error reported to locust, which groups failures with the same text."""
 
 
 @functools.lru_cache(maxsize=1)
 def _plan(environment: Environment) -> Plan:
-    """Files are read once."""
+    """Return the plan. Files are read only once."""
     assert environment.parsed_options is not None
     return Plan.of(environment.parsed_options)
 
 
 def _check(environment: Environment, **_: Any) -> None:
-    """Check the options before users start; end with what is wrong with them."""
+    """Check the options before users start, and exit with an error message if they are invalid."""
     try:
         _plan(environment)
     except (OSError, ValueError) as error:

@@ -1,10 +1,10 @@
-"""Thousands of streams at once, each with an event per second: does one fail, and how late does an event come?
+"""Thousands of concurrent streams with an event per second each: failed streams, and delays of events.
 
-A worker writes into every event when it left, a client looks at the clock when it came. The same streams go past every
-proxy, and straight from the worker to the client: what is more than that is the proxy's. The proxy has one core to
-itself, worker and client share another.
+The worker writes the sending time into every event, and the client compares that time with its clock. The same streams
+run through every proxy, and directly from the worker to the client for comparison. The proxy has its own core, and the
+worker and the client share another core.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -76,7 +76,7 @@ http {{
 
 
 class Events:
-    """Arrival of the events of all streams, and their time on the way. In nanoseconds."""
+    """Arrival times of the events of all streams, and their times of travel, in nanoseconds."""
 
     def __init__(self) -> None:
         self._came = array("q")
@@ -87,29 +87,29 @@ class Events:
         self._took.append(took)
 
     def between(self, begin: int, end: int) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-        """Return the delays of those that came from *begin* on and before *end*."""
+        """Return the delays of the events that arrived from *begin* until *end*."""
         came, took = np.frombuffer(self._came, np.int64), np.frombuffer(self._took, np.int64)
         return took[(came >= begin) & (came < end)]
 
 
 class Stream(asyncio.Protocol):
-    """A client that asks for one stream. It reads no more of HTTP than reports whether all of it came."""
+    """Client of one stream, which reads only enough of HTTP to detect whether the stream arrived completely."""
 
     def __init__(self, request: bytes, seen: Events) -> None:
         self._request = request
         self._seen = seen
         self.rest = b""
-        """Bytes after the last event that was understood: perhaps the start of the next."""
+        """Bytes after the last complete event, which can be the start of the next event."""
         self._is_ok = False
         self._transport: asyncio.Transport
         self.events = 0
         self.begun: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        """The first event came, or none will."""
+        """Future that is done when the first event arrives, or when no event can arrive any more."""
         self.done: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """Time at which the stream ended, well or not."""
+        """Future with the time at which the stream ended, complete or not."""
 
     def is_whole(self, events: int) -> bool:
-        """All *events* came, ``[DONE]`` behind them, and the end of the body."""
+        """Whether all *events*, ``[DONE]`` and the end of the body arrived."""
         return self._is_ok and self.events == events and self.rest.endswith(END)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -142,24 +142,24 @@ class Stream(asyncio.Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Result of all streams past one target."""
+    """Results of all streams through one target."""
 
     target: str
     streams: int
     failed: int
     """Number of incomplete streams."""
     events: int
-    """Number of watched events: from when the last stream began to when the first ended."""
+    """Number of events between the start of the last stream and the end of the first stream."""
     p50_ms: float
     p99_ms: float
     p999_ms: float
     longest_ms: float
     core: float | None
-    """Share of its core that the target used meanwhile; None of what is no proxy."""
+    """Share of its core that the target used meanwhile, or None without a proxy."""
     kib_per_stream: float | None
-    """Resident memory more than before the first stream."""
+    """Increase of resident memory per stream, compared with the time before the first stream."""
     in_flight: float | None = None
-    """Streams under way while all were open, as the gateway counts them; None for others."""
+    """Number of streams in progress that the gateway counted while all were open, or None for other targets."""
 
 
 async def watch(
@@ -172,12 +172,13 @@ async def watch(
     counts: bool = False,
     watch_s: float = WATCH_S,
 ) -> Found:
-    """Open a stream for each of *requests* at *url*, and wait until all have ended. Each is to have *events* events.
+    """Open a stream for each of *requests* at *url*, and wait until all streams have ended.
 
-    *target* is the process of the proxy, if there is one; *counts*: it is a gateway of ours, which counts streams.
+    *target* is the process of the proxy, if there is one. With *counts*, the proxy is a Warmgate gateway, which counts
+    streams.
 
     Raises:
-        ChildFailedError: no stream began, or no event came while all were open.
+        ChildFailedError: if no stream began, or no event arrived while all were open.
     """
     seen = Events()
     before_bytes = target.rss_bytes() if target else 0
@@ -210,10 +211,10 @@ async def watch(
 
 
 async def _opened(url: str, requests: Sequence[bytes], seen: Events, *, name: str) -> list[Stream]:
-    """A connection each, `OPENED_PER_S` of them; returns when all have begun, or failed, or `END_TIMEOUT_S` later.
+    """Open the connections at `OPENED_PER_S`. Return when all streams have begun or failed, or after `END_TIMEOUT_S`.
 
     Raises:
-        ChildFailedError: none has begun.
+        ChildFailedError: if no stream has begun.
     """
     loop = asyncio.get_running_loop()
     host, port = address(url)
@@ -231,7 +232,7 @@ async def _opened(url: str, requests: Sequence[bytes], seen: Events, *, name: st
 async def counted_in_flight(url: str) -> float:
     """Return the number of requests in flight by the gateway at *url*.
 
-    By hand: an HTTP client and a parser take 80 ms at their first use, and meanwhile no one looks at the clock.
+    The request is written by hand, because an HTTP client blocks the process for 80 ms at its first use.
     """
     host, port = address(url)
     reader, writer = await asyncio.open_connection(host, port)
@@ -260,7 +261,7 @@ def start_nginx(processes: Processes, worker_url: str, *, files: int, core: int)
 
 
 def start_sglang(processes: Processes, worker_url: str, *, core: int) -> tuple[Child, str] | None:
-    """SGLang's gateway with its cache-aware policy; None where `make peers` has not installed it."""
+    """Start SGLang's gateway with its cache-aware policy, or return None if `make peers` has not installed it."""
     python = PEERS["sglang"].python
     if not python.exists():
         return None
@@ -274,7 +275,7 @@ def start_sglang(processes: Processes, worker_url: str, *, core: int) -> tuple[C
 
 
 def start_ours(processes: Processes, worker_url: str, arguments: argparse.Namespace, *, core: int) -> tuple[Child, str]:
-    """Start the gateway as it is shipped, where it can be built; else from the sources."""
+    """Start the compiled gateway if it can be built, or else the gateway from the sources."""
     settings = settings_before(worker_url)
     if arguments.sources:
         return start_gateway(processes, settings, command=arguments.gateway, cores={core})
@@ -286,12 +287,12 @@ def start_ours(processes: Processes, worker_url: str, arguments: argparse.Namesp
 
 
 def events_of(arguments: argparse.Namespace) -> int:
-    """Return the length of one stream: it must still run when the last has begun and `WATCH_S` are over."""
+    """Return the number of events per stream, so that all streams still run `WATCH_S` after the last one has begun."""
     return int(2 * arguments.streams / OPENED_PER_S) + WATCH_S + SPARE_EVENTS
 
 
 async def run(arguments: argparse.Namespace) -> Report:
-    """Measure one target after the other, and tell."""
+    """Measure the targets one after the other, and return the report."""
     proxy_core, load_core = two_cores()
     install_tools()
     files = 2 * arguments.streams + SPARE_FILES
@@ -325,7 +326,9 @@ async def run(arguments: argparse.Namespace) -> Report:
 
 
 def tell(report: Report, found: Sequence[Found], *, unsettled: int) -> None:
-    """Bars and table; *found* has the direct streams and ours first. *unsettled*: gauges not back at 0 after ours."""
+    """Write the targets and the table. *found* starts with the direct streams and Warmgate. *unsettled* lists gauges
+    that did not return to 0.
+    """
     direct, ours = found[:2]
     report.bars += [
         Bar("streams that did not come whole", ours.failed, "==", 0),
@@ -373,7 +376,7 @@ def tell(report: Report, found: Sequence[Found], *, unsettled: int) -> None:
 
 @contextmanager
 def collector_off() -> Iterator[None]:
-    """The client's own pauses are not to be measured."""
+    """Disable garbage collection, so that pauses of the client are not measured."""
     gc.collect()
     gc.disable()
     try:

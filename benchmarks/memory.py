@@ -1,9 +1,10 @@
-"""Memory of the gateway when the requests are gone: after ever different prompts, and gauges after every ending.
+"""Memory of the gateway after many different prompts, and its gauges after all kinds of endings of requests.
 
-Two parts, each with a gateway of its own: many distinct prompts must leave the index inside its budget and the resident
-memory flat; a mix of answered, streamed, aborted and refused requests must leave every gauge of work under way at 0.
+The benchmark has two parts with separate gateways. After many distinct prompts, the index must be within its memory
+limit, and the resident memory must not grow. After a mix of answered, streamed, aborted and rejected requests, every
+gauge of work in progress must be 0.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -56,7 +57,9 @@ MIB = 2**20
 
 
 class Prompts:
-    """Chat requests that differ from their first characters on; the same seed gives the same ones. O(1) memory."""
+    """Chat requests that differ from their first characters on. The same seed gives the same requests. Uses O(1)
+    memory.
+    """
 
     def __init__(self, seed: int) -> None:
         rng = random.Random(seed)
@@ -64,7 +67,7 @@ class Prompts:
         self._pool = "".join(rng.choices("etaoinshrdlu    ", k=TEXT_POOL_CHARACTERS)).encode()
 
     def request(self, number: int, *, streams: bool = False) -> bytes:
-        """Request *number* as it goes over the wire."""
+        """Return request *number* as HTTP bytes."""
         # The number makes a prompt unique; the place in the pool makes it unlike its neighbors. 7919 is a prime.
         start = (number * 7_919 + self._seed) % (TEXT_POOL_CHARACTERS - PROMPT_CHARACTERS)
         text = b"%08d " % number + self._pool[start : start + PROMPT_CHARACTERS - 9]
@@ -73,15 +76,15 @@ class Prompts:
 
 
 def http_request(body: bytes) -> bytes:
-    """A chat request on the wire, keep-alive."""
+    """Return a chat request as HTTP bytes, for a keep-alive connection."""
     head = f"POST {PATH} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
     return head.encode() + b"content-length: %d\r\n\r\n%b" % (len(body), body)
 
 
 class Client(asyncio.Protocol):
-    """One keep-alive connection that sends the next request as soon as an answer is complete.
+    """Client with one keep-alive connection that sends the next request as soon as an answer is complete.
 
-    It understands answers with a ``content-length`` and nothing else, which is what makes it cheap.
+    To save processor time, the client understands only answers with a ``content-length``.
     """
 
     def __init__(self, requests: Iterator[bytes], statuses: Counter[int]) -> None:
@@ -125,10 +128,10 @@ class Client(asyncio.Protocol):
 
 
 async def send_all(url: str, requests: Iterator[bytes], *, connections: int) -> Counter[int]:
-    """Send all *requests* over *connections*, and return how often each status came.
+    """Send all *requests* over *connections* connections, and return the number of answers by status.
 
     Raises:
-        ChildFailedError: a connection was closed, or an answer could not be read.
+        ChildFailedError: if a connection was closed, or an answer could not be read.
     """
     loop = asyncio.get_running_loop()
     host, port = address(url)
@@ -142,7 +145,7 @@ async def send_all(url: str, requests: Iterator[bytes], *, connections: int) -> 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Memory of the gateway after so many requests."""
+    """Memory of the gateway after a number of requests."""
 
     requests: int
     rss_bytes: int
@@ -152,7 +155,9 @@ class Sample:
 async def watch_memory(
     gateway: Child, url: str, prompts: Prompts, *, requests: int, connections: int
 ) -> tuple[list[Sample], Counter[int], float]:
-    """Send *requests* distinct prompts and sample memory in between; also the statuses, and the seconds it took."""
+    """Send *requests* distinct prompts. Return memory samples, the statuses of the answers, and the duration in
+    seconds.
+    """
     samples = [await sample(gateway, url, 0)]
     statuses: Counter[int] = Counter()
     began = time.monotonic()
@@ -165,10 +170,10 @@ async def watch_memory(
 
 
 async def sample(gateway: Child, url: str, requests: int) -> Sample:
-    """One reading.
+    """Return one reading of the gateway's memory.
 
     Raises:
-        ChildFailedError: ``/metrics`` has no ``warmgate_index_bytes``.
+        ChildFailedError: if ``/metrics`` has no ``warmgate_index_bytes``.
     """
     found = [value for name, _, value in await gauges(url) if name == "warmgate_index_bytes"]
     if not found:
@@ -179,8 +184,8 @@ async def sample(gateway: Child, url: str, requests: int) -> Sample:
 def growth_bytes(samples: Sequence[Sample]) -> tuple[int, int]:
     """Return the growth of resident memory after the warm-up, and its limit.
 
-    From the highest reading in the tenth of the requests after the warm-up to the highest in the last tenth: the
-    highest of several, because an allocator gives back and takes again.
+    The growth is the difference between the highest readings in the first tenth after the warm-up and in the last
+    tenth. The highest of several readings is used, because allocators release and reuse memory.
     """
     total = samples[-1].requests
     warm = max(s.rss_bytes for s in samples if WARM_UP_SHARE <= s.requests / total <= WARM_UP_SHARE + WINDOW_SHARE)
@@ -200,7 +205,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 async def _status(connection: Connection, body: bytes) -> str:
-    """Send, read to the end, and name what came: the status, and for a stream whether it is complete."""
+    """Send a request, read the answer to its end, and return its status and, for a stream, whether it is complete."""
     reader, writer = connection
     writer.write(http_request(body).replace(b"\r\nhost:", b"\r\nconnection: close\r\nhost:", 1))
     answer = await reader.read(-1)
@@ -253,7 +258,7 @@ async def half_a_body(connection: Connection, rng: random.Random) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A way to ask and leave: its part of the mix, and what must come of it."""
+    """Kind of request and of its ending, with its share of the mix and the expected outcome."""
 
     visit: Callable[[Connection, random.Random], Awaitable[str]]
     per_hundred: int
@@ -273,13 +278,13 @@ KINDS = {
 
 @dataclass(slots=True)
 class Mix:
-    """Outcomes of the mixed requests."""
+    """Outcomes of the mix of requests."""
 
     outcomes: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in KINDS})
     peaks: dict[str, float] = field(default_factory=dict)
-    """The highest reading of every gauge of work under way, during the load."""
+    """Highest reading of every gauge of work in progress during the load."""
     left: dict[str, float] = field(default_factory=dict)
-    """The same gauges when they came to rest, or when the time for that was over."""
+    """Readings of the same gauges when all were 0, or when the time for that was over."""
     settled_s: float = 0.0
 
     @property
@@ -290,7 +295,7 @@ class Mix:
 
 
 async def send_mix(url: str, *, requests: int, connections: int, seed: int) -> Mix:
-    """Send *requests* of all kinds, *connections* at a time, and wait for the gauges to come to rest."""
+    """Send *requests* of all kinds, *connections* at a time, and wait until the gauges are 0."""
     rng = random.Random(seed)
     names = rng.choices(list(KINDS), weights=[kind.per_hundred for kind in KINDS.values()], k=requests)
     pending = iter([(name, random.Random(rng.random())) for name in names])
@@ -319,7 +324,7 @@ async def send_mix(url: str, *, requests: int, connections: int, seed: int) -> M
 
 
 async def visit(url: str, kind: Kind, rng: random.Random) -> str:
-    """One request on a connection of its own, closed when the visitor has seen enough; what came of it."""
+    """Send one request on a new connection, close it when the client has read enough, and return the outcome."""
     connection = await asyncio.open_connection(*address(url))
     try:
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
@@ -345,7 +350,7 @@ def address(url: str) -> tuple[str, int]:
 
 
 async def run_prompts(processes: Processes, arguments: argparse.Namespace, report: Report) -> None:
-    """The first part: memory under distinct prompts."""
+    """Run the first part, which measures memory with distinct prompts."""
     _, worker_url = start_stub_worker(processes, "--blocks", str(BOUNDLESS_BLOCKS), name="stub-prompts")
     gateway, url = _start_gateway(processes, arguments, worker_url, name="gateway-prompts")
     print(f"sending {arguments.requests:,} distinct prompts", file=sys.stderr, flush=True)
@@ -377,7 +382,7 @@ async def run_prompts(processes: Processes, arguments: argparse.Namespace, repor
 
 
 async def run_mix(processes: Processes, arguments: argparse.Namespace, report: Report) -> None:
-    """The second part: gauges after mixed requests."""
+    """Run the second part, which checks the gauges after mixed requests."""
     pace = ("--first-byte-ms", str(FIRST_BYTE_MS), "--event-ms", str(EVENT_MS))
     _, worker_url = start_stub_worker(processes, *pace, name="stub-mix")
     gateway, url = _start_gateway(processes, arguments, worker_url, name="gateway-mix")

@@ -1,4 +1,4 @@
-"""nginx as a proxy before workers: the limit that others are measured against."""
+"""nginx as a proxy, whose speed is the limit for other proxies."""
 
 from collections.abc import Collection, Sequence
 from urllib.parse import urlsplit
@@ -28,10 +28,10 @@ http {{
 def start_nginx(
     processes: Processes, worker_urls: Sequence[str], *, cores: Collection[int]
 ) -> tuple[Child, dict[Load, str]]:
-    """One process of nginx, and where it takes each kind of load: streams are not buffered.
+    """Start nginx with one process, and return its addresses for each kind of load. Streams are not buffered.
 
     Raises:
-        ChildFailedError: it does not start.
+        ChildFailedError: if nginx does not start.
     """
     ports: dict[Load, int] = {load: free_port() for load in LOADS}
     servers = " ".join(f"server {urlsplit(url).netloc};" for url in worker_urls)

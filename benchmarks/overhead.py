@@ -1,9 +1,9 @@
-"""Cost of the gateway per request: against nginx, proxying the same stub worker, in the same run.
+"""Cost of the gateway per request, compared with nginx in front of the same stub worker in the same run.
 
-The proxy under test has one core to itself; the stub worker and wrk share another. Rounds are interleaved, and a ratio
-compares two measurements of the same round, so that a machine that slows down slows both.
+The proxy under test has its own core, and the stub worker and wrk share another core. Rounds of the targets alternate,
+and each ratio compares measurements of the same round, so that a slow phase of the machine affects both.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -36,19 +36,19 @@ PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "numpy", "msgspec", "pr
 
 
 def beside(found: Sequence[Measurement], target: str, other: str, load: Load) -> Spread:
-    """Answers of *target* per processor second over those of *other* in the same round."""
+    """Return the answers of *target* per processor second, divided by those of *other* in the same round."""
     of_other = {m.round: m.per_s / m.target_cpu for m in found if m.target == other and m.load == load}
     return Spread.of(m.per_s / m.target_cpu / of_other[m.round] for m in found if m.target == target and m.load == load)
 
 
 def ratios_per_cpu(found: Sequence[Measurement], target: str, load: Load) -> Spread:
-    """The same ratio of answers per processor second: free of what the other core could not deliver or take."""
+    """Return the ratio of answers per processor second, which does not depend on the speed of the other core."""
     limit = {m.round: m.per_s / m.target_cpu for m in found if m.target == "nginx" and m.load == load}
     return Spread.of(m.per_s / m.target_cpu / limit[m.round] for m in found if m.target == target and m.load == load)
 
 
 def load_table(found: Sequence[Measurement], targets: Sequence[str], load: Load, *, stub: str) -> Table:
-    """One line per target: rate, ratios to nginx, latency, and how busy its core was."""
+    """Return a table with one line per target: rate, ratios to nginx, latency, and use of its core."""
     rows: list[list[str | int | float | Spread | None]] = []
     for target in targets:
         of_target = [m for m in found if m.target == target and m.load == load]
@@ -74,7 +74,7 @@ def load_table(found: Sequence[Measurement], targets: Sequence[str], load: Load,
 
 
 def limits_of_the_setup(found: Sequence[Measurement], *, stub: str) -> list[str]:
-    """Return remarks for where something other than the proxy was the limit."""
+    """Return remarks about measurements that something other than the proxy limited."""
     on_proxy_core = Spread.of(m.others_on_proxy_core for m in found).median
     on_load_core = Spread.of(m.others_on_load_core for m in found).median
     if max(on_proxy_core, on_load_core) > 1 - BUSY_CORE:
@@ -96,7 +96,7 @@ def limits_of_the_setup(found: Sequence[Measurement], *, stub: str) -> list[str]
 
 
 def run(arguments: argparse.Namespace) -> Report:
-    """Find what is needed on this machine, measure, and tell."""
+    """Prepare the machine, run the measurements, and return the report."""
     proxy_core, load_core = two_cores()
     install_tools()
     circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools=tool_versions())
@@ -120,7 +120,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> None:
-    """Start everything, measure all rounds, and put what was found into *report*."""
+    """Start all programs, measure all rounds, and add the results to *report*."""
     stub = bench.start_stub()
     worker_url = stub.urls["requests"]
     targets = [stub, bench.start_nginx(worker_url), *_gateways(bench, worker_url, arguments, report)]
@@ -142,7 +142,7 @@ def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> 
 
 
 def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arrival], *, stub: str, judged: str) -> None:
-    """Bars, tables and notes from the measurements; the bars are held against *judged*."""
+    """Write targets, tables and notes from the measurements. The targets apply to *judged*."""
     names = list(dict.fromkeys(m.target for m in found))
     loads = _loads(found)
     for load in loads:
@@ -164,12 +164,12 @@ def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arriva
 
 
 def _loads(found: Sequence[Measurement]) -> list[Load]:
-    """Those that were measured, in their order."""
+    """Return the measured loads in their order."""
     return list(dict.fromkeys(m.load for m in found))
 
 
 def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, report: Report) -> list[Target]:
-    """Start the gateway as it is shipped, and from the sources; the first, which is judged, must start."""
+    """Start the compiled gateway and the gateway from the sources. The compiled one, which is judged, must start."""
     gateways: list[Target] = []
     try:
         shipped = build()

@@ -1,4 +1,4 @@
-"""Programs a benchmark runs beside itself: pinned to cores, watched until ready, and gone when the benchmark is.
+"""Child processes of a benchmark, which are pinned to cores, watched until ready, and killed at its end.
 
 Rules:
     1. A child never outlives the benchmark: its whole session is killed on leaving the ``with``, and the kernel kills
@@ -41,12 +41,12 @@ GATEWAY_COMMAND = (sys.executable, "-m", "gateway", "serve")
 
 
 class ChildFailedError(Exception):
-    """A child ended before it was ready, was not ready in time, or did not answer as it should."""
+    """Error for a child process that ended early, was not ready in time, or did not answer correctly."""
 
 
 @dataclass(slots=True)
 class Child:
-    """One started program and the processes it started in turn."""
+    """Child process with all its descendants."""
 
     name: str
     process: subprocess.Popen[bytes]
@@ -58,23 +58,23 @@ class Child:
         return self.process.poll() is not None
 
     def rss_bytes(self) -> int:
-        """Resident memory of the child and all its descendants; pages they share count once for each."""
+        """Return the resident memory of the child and its descendants. Shared pages count once per process."""
         return sum(_resident_bytes(pid) for pid in _session(self.process.pid))
 
     def cpu_s(self) -> float:
-        """Processor seconds, user and system, of the child and all its living descendants."""
+        """Return the processor seconds, user and system, of the child and its living descendants."""
         return sum(_cpu_s(pid) for pid in _session(self.process.pid))
 
     def last_words(self, characters: int = 2_000) -> str:
-        """The end of what it printed, for an error message."""
+        """Return the end of the child's output, for an error message."""
         printed = self.stdout.read_text(errors="replace") + self.stderr.read_text(errors="replace")
         return printed[-characters:].strip()
 
     def is_ready(self) -> bool:
-        """Whether it has printed its ``ready: URL`` line.
+        """Return whether the child has printed its ``ready: URL`` line.
 
         Raises:
-            ChildFailedError: it ended without.
+            ChildFailedError: if the child ended before.
         """
         is_ready = self._ready_url() is not None
         if not is_ready and self.has_ended:
@@ -83,10 +83,10 @@ class Child:
         return is_ready
 
     def wait_for_ready_line(self, *, timeout_s: float = 30.0) -> str:
-        """The URL of the ``ready: URL`` line the child prints on stdout.
+        """Return the URL of the ``ready: URL`` line that the child prints on stdout.
 
         Raises:
-            ChildFailedError: it ended first, or *timeout_s* passed.
+            ChildFailedError: if the child ended first, or *timeout_s* passed.
         """
         self._wait(lambda: self._ready_url() is not None, what="a ready line", timeout_s=timeout_s)
         url = self._ready_url()
@@ -94,18 +94,18 @@ class Child:
         return url
 
     def wait_for_port(self, port: int, *, host: str = "127.0.0.1", timeout_s: float = 30.0) -> None:
-        """Return once *port* accepts a connection.
+        """Return when *port* accepts a connection.
 
         Raises:
-            ChildFailedError: the child ended first, or *timeout_s* passed.
+            ChildFailedError: if the child ended first, or *timeout_s* passed.
         """
         self._wait(lambda: _accepts(host, port), what=f"port {port}", timeout_s=timeout_s)
 
     def wait(self, *, timeout_s: float) -> str:
-        """Wait for its end with status 0, and return its standard output.
+        """Wait until the child ends with status 0, and return its standard output.
 
         Raises:
-            ChildFailedError: it ended with another status, or *timeout_s* passed.
+            ChildFailedError: if the child ended with another status, or *timeout_s* passed.
         """
         try:
             status = self.process.wait(timeout_s)
@@ -116,7 +116,7 @@ class Child:
         return self.stdout.read_text(errors="replace")
 
     def stop(self, *, timeout_s: float = 5.0) -> None:
-        """Ask it to end, then make it; what it started ends with it. May be called twice."""
+        """Send the child SIGTERM and, if necessary, SIGKILL. Its descendants end too. Can be called twice."""
         if not self.has_ended:
             self.process.terminate()
             try:
@@ -147,9 +147,9 @@ class Child:
 
 
 class Processes:
-    """The children of one benchmark run. A context manager: leaving it stops them all and removes their directory.
+    """Child processes of one benchmark run. Leaving the context stops all children and removes their directory.
 
-    It is entered in the main thread, for it takes care of SIGTERM while it lasts.
+    The context must be entered in the main thread, because it handles SIGTERM.
     """
 
     def __init__(self) -> None:
@@ -177,9 +177,9 @@ class Processes:
         cores: Collection[int] | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> Child:
-        """Start *command* on *cores* (all when None) with *environment* added to ours; returns without waiting.
+        """Start *command* on *cores* (None means all) with *environment* added, and return without waiting.
 
-        It runs in the checkout, so that ``-m benchmarks.X`` and ``-m gateway`` are found.
+        The command runs in the checkout, so that ``-m benchmarks.X`` and ``-m gateway`` work.
         """
         stdout, stderr = self.directory / f"{name}.stdout", self.directory / f"{name}.stderr"
         with stdout.open("wb") as out, stderr.open("wb") as err:
@@ -204,7 +204,7 @@ def start_stub_worker(
     name: str = "stub",
     cores: Collection[int] | None = None,
 ) -> tuple[Child, str]:
-    """A running stub worker and its URL; *options* are those of ``benchmarks.stub_worker``."""
+    """Start a stub worker with *options* of ``benchmarks.stub_worker``. Return its process and its URL."""
     child = processes.start(name, [sys.executable, "-m", "benchmarks.stub_worker", *options], cores=cores)
     return child, child.wait_for_ready_line()
 
@@ -218,12 +218,12 @@ def start_gateway(
     name: str = "gateway",
     cores: Collection[int] | None = None,
 ) -> tuple[Child, str]:
-    """A gateway that is ready, and its URL. *command* gets ``--config FILE`` appended, a YAML file of *settings*.
+    """Start a gateway, and return its process and its URL when it is ready.
 
-    A store in Redis is initialized before, as an operator does once.
+    A store in Redis is initialized first, as operators do.
 
     Raises:
-        ChildFailedError: it ended before it was ready, or was not ready in 30 s.
+        ChildFailedError: if the gateway ended before it was ready, or was not ready in 30 s.
     """
     config = processes.directory / f"{name}.yaml"
     config.write_text(yaml.safe_dump(dict(settings)))
@@ -236,7 +236,7 @@ def start_gateway(
 
 
 def add_gateway_option(parser: argparse.ArgumentParser) -> None:
-    """Let the caller of a benchmark say what is run for the gateway."""
+    """Add the option that sets the command of the gateway."""
     parser.add_argument(
         "--gateway",
         type=shlex.split,
@@ -247,7 +247,7 @@ def add_gateway_option(parser: argparse.ArgumentParser) -> None:
 
 
 def settings_before(*worker_urls: str, **groups: Any) -> dict[str, Any]:
-    """Settings of a gateway before workers: a free port, `prefix_aware`, *groups*, defaults for the rest."""
+    """Return settings of a gateway: a free port, `prefix_aware`, *groups*, and defaults for the rest."""
     workers = [{"url": url} for url in worker_urls]
     return {
         **groups,
@@ -258,7 +258,7 @@ def settings_before(*worker_urls: str, **groups: Any) -> dict[str, Any]:
 
 @contextmanager
 def pinned(cores: Collection[int]) -> Iterator[None]:
-    """Keep this process on *cores* for the length of the block."""
+    """Keep this process on *cores* while the block runs."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, cores)
     try:
@@ -268,7 +268,7 @@ def pinned(cores: Collection[int]) -> Iterator[None]:
 
 
 def core_busy_s(core: int) -> float:
-    """Seconds *core* has not been idle since the machine started, by any process; counted in clock ticks."""
+    """Return the seconds for which *core* was busy since the machine started, in clock ticks."""
     lines = Path("/proc/stat").read_text().splitlines()
     (line,) = (line for line in lines if line.startswith(f"cpu{core} "))
     # proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; guest time is within user time.
@@ -277,7 +277,7 @@ def core_busy_s(core: int) -> float:
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that no one listened on a moment ago."""
+    """Return a TCP port of the loopback interface that was free a moment ago."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         port: int = listener.getsockname()[1]
@@ -315,14 +315,14 @@ def _kill(pid: int) -> None:
 
 
 def _session(session: int) -> list[int]:
-    """The processes of a session. O(processes of the machine)."""
+    """Return the processes of a session. Takes O(processes of the machine)."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     # Field 6 of proc_pid_stat(5) is the session; a zombie is dead already and only waits for its parent.
     return [pid for pid in pids if (stat := _stat(pid)) and int(stat[3]) == session and stat[0] != "Z"]
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of proc_pid_stat(5) from the third (state) on; empty when the process is gone."""
+    """Return the fields of proc_pid_stat(5) from the third (state) on, or an empty list if the process has ended."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -1,12 +1,12 @@
-"""Instructions of one request: the gateway as it is shipped, counted by callgrind, phase by phase.
+"""Instructions per request of the compiled gateway, counted by callgrind for each phase.
 
-Instructions are what a busy machine cannot blur. They are not time: what the kernel does
-for a request (receive, send, epoll) is not among them, and what misses the cache counts like what hits it.
+The load of the machine does not affect the number of instructions. Instructions are not time: the kernel's work for a
+request (receive, send, epoll) is not included, and a cache miss counts like a cache hit.
 
-What happens by the clock and not by the request (batches, looks at deadlines) is as much slower as the counted process
-is, so that a request costs what it does under load; what idles meanwhile is counted by itself, and taken off.
+Periodic work (batches, checks of deadlines) is slowed down as much as the counted process, so that a request costs as
+much as under load. Work of an idle gateway is counted separately and subtracted.
 
-Exit status: 0 it was counted, 2 it could not be.
+Exit status: 0 if the measurement succeeded, 2 if it failed.
 """
 
 import argparse
@@ -33,10 +33,10 @@ from benchmarks.report import Circumstances, Report, Table, argument_parser, con
 from benchmarks.shipped import Shipped, build
 
 SLOWER = 50.0
-"""Times as long as by itself that the gateway takes under callgrind, about."""
+"""Approximate factor by which callgrind slows the gateway down."""
 CONNECTIONS = 32
 WARM_UP_REQUESTS = 1000
-"""Not counted: caches are filled, adaptive byte code has adapted."""
+"""Number of first requests that are not counted, in which caches fill and byte code adapts."""
 START_S = 180.0
 PACKAGES = ("uvloop", "httptools", "numpy", "msgspec", "mypy")
 
@@ -50,18 +50,18 @@ checkpoint_writer.BATCH_S *= {SLOWER}
 checkpoints.RATE_AHEAD_S *= {SLOWER}
 sys.exit(main(["serve", *sys.argv[1:]]))
 """
-"""Runs the gateway with everything that is done in batches done as seldom, per second, as requests come."""
+"""Program that runs the gateway with periodic work slowed down as much as requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Part of a request's life: the calls of the functions that *enter* it, with all that those call."""
+    """Phase of a request: calls of the functions that match *enter*, including all functions that those call."""
 
     name: str
     enter: str
-    """A pattern that the whole name of a function in C matches. mypyc makes that of the module's and the function's."""
+    """Pattern for the whole name of a C function. mypyc forms this name from the module and the function."""
     within: str | None = None
-    """The phase that it is a part of, and is taken out of."""
+    """Phase that contains this phase, and from which this phase is subtracted."""
 
 
 PHASES = (
@@ -76,7 +76,7 @@ PHASES = (
     Phase("settle: limits, price", r"CPyDef_admission___Admission___settle"),
     Phase("ledger: the file, by another thread", r"CPyDef_checkpoint_writer___(_write|act__write_batch).*"),
 )
-"""None of them calls another. What reads HTTP calls Python for every header."""
+"""Phases, none of which calls another. The HTTP reader calls Python for every header."""
 OTHER = "the rest: what Python runs of the proxy, its log and metrics, and the loop"
 
 
@@ -85,9 +85,9 @@ class Profile:
     """Counts of callgrind, in instructions."""
 
     own: Counter[str] = field(default_factory=Counter)
-    """Own instructions by function."""
+    """Instructions of each function, without its callees."""
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Instructions by caller and callee, with all that was called from there."""
+    """Instructions by caller and callee, including all functions called from there."""
 
     @property
     def total(self) -> int:
@@ -95,7 +95,7 @@ class Profile:
 
     @classmethod
     def read(cls, lines: Iterable[str]) -> "Profile":
-        """Callgrind's format, with names compressed and one event: https://valgrind.org/docs/manual/cl-format.html."""
+        """Read callgrind's compressed format with one event: https://valgrind.org/docs/manual/cl-format.html."""
         profile = cls()
         names: dict[str, str] = {}
         caller = callee = ""
@@ -124,12 +124,12 @@ _COST = re.compile(r"[+\-*\d]\S* (\d+)")
 
 
 def _without_depth(name: str) -> str:
-    """Callgrind reports a function that is called by itself from itself: ``f'2``."""
+    """Return the name of a function without callgrind's recursion suffix, as in ``f'2``."""
     return name.partition("'")[0]
 
 
 def by_phase(profile: Profile, phases: Sequence[Phase] = PHASES) -> dict[str, float]:
-    """Instructions of every phase without those of phases within it, and of all the rest as `OTHER`."""
+    """Return the instructions of every phase without phases inside it, and all other instructions as `OTHER`."""
     phase_of = {
         name: phase.name
         for name in profile.own.keys() | {callee for _, callee in profile.calls}
@@ -149,10 +149,10 @@ def by_phase(profile: Profile, phases: Sequence[Phase] = PHASES) -> dict[str, fl
 
 
 class Counted:
-    """A gateway under callgrind, which counts on request."""
+    """Gateway under callgrind, which counts instructions on request."""
 
     def __init__(self, processes: Processes, shipped: Shipped, settings: Mapping[str, Any], *, name: str) -> None:
-        """Start it, and wait until it serves. Raises `ChildFailedError`."""
+        """Start the gateway, and wait until it serves requests. Raises `ChildFailedError` if it does not start."""
         self._counts = processes.directory / f"{name}.callgrind"
         config = processes.directory / f"{name}.yaml"
         config.write_text(yaml.safe_dump(dict(settings)))
@@ -164,7 +164,7 @@ class Counted:
         self._dumps = 0
 
     def count(self) -> None:
-        """Count from now on, from zero."""
+        """Reset the counts and start counting."""
         self._control("--instr=on")
         self._control("--zero")
 
@@ -184,10 +184,10 @@ class Counted:
 
 
 async def ask(url: str, prompts: Sequence[str], count: int) -> None:
-    """Send *count* requests, `CONNECTIONS` at a time, and take their answers.
+    """Send *count* requests, `CONNECTIONS` at a time, and read their answers.
 
     Raises:
-        ChildFailedError: one was not answered with 200.
+        ChildFailedError: if an answer does not have status 200.
     """
     numbers = iter(range(count))
     address = urlsplit(url)
@@ -217,19 +217,19 @@ LENGTH = re.compile(rb"\r\ncontent-length: (\d+)\r\n")
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """Count of one kind of gateway."""
+    """Instruction counts of one kind of gateway."""
 
     gateway: str
     requests: int
     instructions: float
-    """Instructions of one request."""
+    """Number of instructions per request."""
     phases: Mapping[str, float]
     functions: Sequence[tuple[str, float]]
-    """Those that did most by themselves."""
+    """Functions with the most instructions, without their callees."""
 
 
 def measure(gateway: Counted, name: str, prompts: Sequence[str], *, requests: int) -> Count:
-    """Count *requests* by *gateway*, and what it does without any in as much time."""
+    """Count the instructions of *requests* requests, and of an idle gateway in the same time."""
     asyncio.run(ask(gateway.url, prompts, WARM_UP_REQUESTS))
     time.sleep(SETTLED_S)  # else what these left to be logged and booked would be counted
     gateway.count()
@@ -245,11 +245,11 @@ def measure(gateway: Counted, name: str, prompts: Sequence[str], *, requests: in
 
 
 SETTLED_S = 0.1 * SLOWER
-"""Time until the leftovers of a request are done: twice their limit."""
+"""Time in seconds until deferred work of a request is done, which is twice its time limit."""
 
 
 def count_of(name: str, busy: Profile, idle: Profile, *, requests: int) -> Count:
-    """Return the cost of one of *requests*, of which *busy* is the sum, without the work of *idle*."""
+    """Return the cost of one request from the counts of *busy* and *idle* gateways."""
     spent, idled, share = by_phase(busy), by_phase(idle), share_within(busy, idle)
     own = {function: instructions - share * idle.own[function] for function, instructions in busy.own.items()}
     return Count(
@@ -262,7 +262,7 @@ def count_of(name: str, busy: Profile, idle: Profile, *, requests: int) -> Count
 
 
 def share_within(busy: Profile, idle: Profile) -> float:
-    """Return how much of *idle* was done in *busy* as well, at most all of it.
+    """Return the share of the work of *idle* that *busy* did as well, at most 1.
 
     A loop that has requests idles less, and on a machine with other work far less. What only idling does, such as looks
     at the file of keys, reports how much: the functions that *busy* has least of.
@@ -273,13 +273,13 @@ def share_within(busy: Profile, idle: Profile) -> float:
 
 
 LEAST_SHARE = 0.002
-"""Smallest share of all idle work for which a function is looked at."""
+"""Minimum share of a function in all idle work for which the function is considered."""
 SHOWN = 25
-"""Functions."""
+"""Number of functions in the table."""
 
 
 def fill(report: Report, counts: Sequence[Count]) -> None:
-    """A column of every gateway, a row of every phase."""
+    """Write a table with a column for every gateway and a row for every phase."""
     names = [count.gateway for count in counts]
     rows = [
         (phase, *(_thousands(count.phases[phase], of=count.instructions) for count in counts))
@@ -322,7 +322,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 KINDS: Mapping[str, Mapping[str, Any]] = {"no keys": {}, "a key and five limits": KEYS_AND_LIMITS}
 UNHURRIED = {"health": {"interval_s": 3000, "timeout_s": 300, "metrics_interval_s": 3000}}
-"""Nothing beside the requests."""
+"""Settings that disable periodic work besides requests."""
 
 
 def _version() -> str:

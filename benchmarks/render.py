@@ -1,6 +1,6 @@
 """Write every page, chart and figure again from the stored JSON, for `make report`.
 
-Nothing is measured. Exit status: 0 done, 1 with `--check` if anything differs from what is there.
+Nothing is measured. Exit status: 0 if all files are written, 1 with `--check` if a file is not up to date.
 """
 
 import argparse
@@ -16,11 +16,11 @@ from benchmarks.report import RESULTS, ROOT, Report, rows
 GLANCE = ROOT / "docs" / "performance" / "at-a-glance.md"
 GUIDE = ROOT / "deploy" / "README.md"
 MARK, DRILL, SHORT = "results", "drill", "shortfalls"
-"""Marks around figures in both pages: ``<!-- MARK -->`` and ``<!-- /MARK -->``."""
+"""Markers around figures in both pages: ``<!-- MARK -->`` and ``<!-- /MARK -->``."""
 
 
 def rendered(results: Path) -> dict[Path, str]:
-    """Every page and chart of the reports in *results*, by the files they belong in."""
+    """Return every page and chart of the reports in *results*, by file."""
     pages: dict[Path, str] = {}
     for report in read(results).values():
         pages[results / f"{report.name}.md"] = report.markdown()
@@ -29,17 +29,17 @@ def rendered(results: Path) -> dict[Path, str]:
 
 
 def read(results: Path) -> dict[str, Report]:
-    """The reports in *results*, by their names."""
+    """Return the reports in *results*, by name."""
     return {stored.stem: Report.read(stored) for stored in sorted(results.glob("*.json"))}
 
 
 def with_figures(text: str, reports: Mapping[str, Report]) -> str:
-    """*text* of the page, with the figures of *reports* between its marks, and where they fall short."""
+    """Return *text* of the page, with the figures and shortfalls of *reports* between its markers."""
     return _between(_between(text, MARK, table(HEADLINES, reports)), SHORT, shortfalls.table(reports))
 
 
 def with_drill(text: str, reports: Mapping[str, Report]) -> str:
-    """*text* of the guide, with what clients saw in the drill between its marks."""
+    """Return *text* of the guide, with the results of the drill between its markers."""
     report = reports[DRILL]
     command = f"`{report.circumstances.command}` at commit {report.circumstances.commit}"
     reported = f"The results of the drill come from [{DRILL}.md](../benchmarks/results/{DRILL}.md), made by {command}."

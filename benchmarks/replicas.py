@@ -4,7 +4,7 @@ Slices of recorded traffic go through a real HAProxy, each request to the next g
 is asked of one gateway, of two that share a Redis, of two without, and of two with Redis of which one is killed in the
 middle. What counts is the cached share of all prompt tokens, as the workers count it.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse

@@ -1,12 +1,11 @@
-"""Report of a benchmark, as two files: ``NAME.json`` with every figure, ``NAME.md`` with the tables.
+"""Report of a benchmark in two files: ``NAME.json`` with all figures, and ``NAME.md`` with the tables.
 
-The JSON holds all that the other shows, so `benchmarks.render` makes it again from there, and draws the charts, which
-are files beside it: ``NAME-1.svg`` and so on.
+The JSON contains everything that the tables show, so `benchmarks.render` can write the tables again. Charts are
+additional files: ``NAME-1.svg`` and so on.
 
-A report says how it was made: command, commit, versions, machine, how busy the machine was. It never says where: no
-path and no host name of the machine gets into it.
+A report contains the command, the commit, versions, the machine and its load, but never paths or the host name.
 
-Every benchmark begins with `argument_parser` and ends with `conclude`.
+Every benchmark starts with `argument_parser` and ends with `conclude`.
 """
 
 import argparse
@@ -30,14 +29,14 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
 
 KINDS: Mapping[type[Chart], str] = {LineChart: "lines", BarChart: "bars"}
-"""Names of charts in the JSON."""
+"""Names of the kinds of charts in the JSON."""
 
 Cell = str | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """The values of one quantity over the rounds of a run."""
+    """Values of one quantity over the rounds of a run."""
 
     median: float
     lowest: float
@@ -46,7 +45,7 @@ class Spread:
 
     @classmethod
     def of(cls, values: Iterable[float]) -> "Spread":
-        """Raises ``ValueError`` when there is no value."""
+        """Summarize values. Raises ``ValueError`` if there is no value."""
         ordered = sorted(values)
         if not ordered:
             raise ValueError("a spread needs at least one value")
@@ -58,7 +57,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One promise and whether the run kept it."""
+    """Target of a benchmark, and whether the run met it."""
 
     what: str
     value: float
@@ -87,13 +86,13 @@ class Table:
 
 @dataclass(frozen=True, slots=True)
 class Circumstances:
-    """Circumstances of a run. Taken at its start, so that the load average is not the run's own."""
+    """Circumstances of a run, recorded at its start so that the load average does not include the run."""
 
     command: str
     commit: str | None
-    """Short hash; None outside a git repository or before its first commit."""
+    """Short hash of the commit, or None without a git repository or a commit."""
     is_dirty: bool | None
-    """The checkout differs from the commit, results aside."""
+    """Whether the checkout differs from the commit, except for results."""
     date: str
     seed: int | None
     python: str
@@ -111,7 +110,7 @@ class Circumstances:
         packages: Iterable[str],
         tools: Mapping[str, str] | None = None,
     ) -> "Circumstances":
-        """Those of this process, at this moment; *packages* that are not installed are left out."""
+        """Return the circumstances of this process now. *packages* that are not installed are left out."""
         commit = _git("rev-parse", "--short", "HEAD")
         changes = _git("status", "--porcelain", "--", ".", ":(exclude)benchmarks/results")
         return cls(
@@ -129,7 +128,7 @@ class Circumstances:
 
 
 class Report:
-    """Collects what a run found, and writes both files at its end."""
+    """Report that collects the results of a run and writes both files at the end."""
 
     def __init__(self, name: str, title: str, circumstances: Circumstances) -> None:
         self.name = name
@@ -140,11 +139,11 @@ class Report:
         self.bars: list[Bar] = []
         self.notes: list[str] = []
         self.figures: dict[str, Any] = {}
-        """Everything measured, round by round, for the JSON only. Dataclasses are welcome."""
+        """All measurements, round by round, for the JSON only. Dataclasses are allowed."""
 
     @property
     def is_met(self) -> bool:
-        """Every bar is met."""
+        """Whether every target is met."""
         return all(bar.is_met for bar in self.bars)
 
     def markdown(self) -> str:
@@ -174,7 +173,7 @@ class Report:
         return json.dumps(value, indent=1, ensure_ascii=False, default=_plain) + "\n"
 
     def write(self, directory: Path = RESULTS) -> Path:
-        """Write both files; return the readable one."""
+        """Write both files, and return the Markdown file."""
         directory.mkdir(parents=True, exist_ok=True)
         (directory / f"{self.name}.json").write_text(self.as_json())
         readable = directory / f"{self.name}.md"
@@ -183,7 +182,7 @@ class Report:
 
     @classmethod
     def read(cls, stored: Path) -> "Report":
-        """The report whose JSON is *stored*."""
+        """Return the report with the JSON *stored*."""
         found = json.loads(stored.read_text())
         report = cls(found["name"], found["title"], Circumstances(**found["circumstances"]))
         report.bars = [Bar(bar["what"], bar["value"], bar["relation"], bar["limit"]) for bar in found["bars"]]
@@ -197,13 +196,15 @@ class Report:
         return report
 
     def named_charts(self) -> Iterator[tuple[str, Chart]]:
-        """The charts, with the names of their files."""
+        """Return the charts with their file names."""
         for number, chart in enumerate(self.charts, start=1):
             yield f"{self.name}-{number}.svg", chart
 
 
 def argument_parser(name: str, doc: str) -> argparse.ArgumentParser:
-    """A parser with what every benchmark takes, ``--seed`` and ``--results``; *doc* is the docstring of the program."""
+    """Return a parser with the options of all benchmarks, ``--seed`` and ``--results``. *doc* is the docstring of the
+    program.
+    """
     parser = argparse.ArgumentParser(prog=f"python -m benchmarks.{name}", description=doc.splitlines()[0])
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--results", type=Path, default=RESULTS, help="folder for the report")
@@ -211,7 +212,7 @@ def argument_parser(name: str, doc: str) -> argparse.ArgumentParser:
 
 
 def conclude(name: str, run: Callable[[], Report], *, results: Path, cannot_run: Sequence[type[Exception]] = ()) -> int:
-    """Run a benchmark, write what it found to *results*, print it, and return the exit status.
+    """Run a benchmark, write its report to *results*, print the report, and return the exit status.
 
     0: the bars are met. 1: one is missed. 2: it could not run, which is what the errors *cannot_run* say; the error is
     printed and nothing is written. Any other error is a fault of the benchmark and passes through.
@@ -227,7 +228,7 @@ def conclude(name: str, run: Callable[[], Report], *, results: Path, cannot_run:
 
 
 def command_line(arguments: Sequence[str]) -> str:
-    """The command as one would type it in the checkout: ``python`` for the interpreter, names for paths."""
+    """Return the command as typed in the checkout, with ``python`` for the interpreter and names for paths."""
     interpreter, *rest = arguments
     name = "python" if Path(interpreter).name.startswith("python") else Path(interpreter).name
     return " ".join([name, *(_without_place(argument) for argument in rest)])
@@ -310,7 +311,7 @@ def _table(table: Table) -> str:
 
 
 def rows(table: Table) -> str:
-    """*table* in Markdown, without its title."""
+    """Return *table* in Markdown, without its title."""
     lines = [
         "| " + " | ".join(table.columns) + " |",
         "|" + "---|" * len(table.columns),
@@ -320,7 +321,7 @@ def rows(table: Table) -> str:
 
 
 def _shown(cell: Cell | Spread) -> str:
-    """A figure with as many digits as a reader can use."""
+    """Return a figure with a useful number of digits."""
     if cell is None:
         return "–"
     if isinstance(cell, float):

@@ -1,4 +1,4 @@
-"""Placement of requests for a name that stands for several models: the real gateway over HTTP, simulated workers.
+"""Choice of a model for requests to a route, with the real gateway over HTTP and simulated workers.
 
 1. dealt: requests of no one in particular, 95 for one model and 5 for its canary.
 2. sticky: as many end users, one request each, by the same weights.
@@ -6,7 +6,7 @@
 4. raised: the same users, where the canary has twice the weight: who moves, and where to.
 5. by size: prompts of several lengths, before a rule that sends long ones to a larger model.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -29,11 +29,11 @@ STABLE, CANARY, LARGE = "stable", "canary", "large"
 CANARY_PERCENT = 5.0
 LONG_TOKENS = 1000
 SIZES = (100, 250, 500, 750, 1250, 1500, 2000, 4000)
-"""Tokens of prompts; none is so near to `LONG_TOKENS` that an estimate may be on the other side."""
+"""Prompt lengths in tokens. All differ enough from `LONG_TOKENS` that an estimate cannot be on the wrong side."""
 USUAL_TOKENS = 60
-"""Tokens of a prompt of the other parts: the gateway learns from them how many bytes make a token."""
+"""Tokens per prompt in the other parts, from which the gateway learns the bytes per token."""
 WORD = "etaoins "
-"""Two tokens of a simulated worker."""
+"""Text of two tokens of a simulated worker."""
 AT_ONCE = 48
 TOLERANCE_PERCENT = 1.0
 """Tolerance of a share, in percent of all requests."""
@@ -47,11 +47,11 @@ def a_text(tokens: int) -> str:
 
 
 class AskedInVainError(Exception):
-    """A request was not answered."""
+    """Error for a request that was not answered."""
 
 
 class Clients:
-    """Ask one gateway, so many at once."""
+    """Clients of one gateway, with a maximum number of concurrent requests."""
 
     def __init__(self, url: str, client: httpx.AsyncClient) -> None:
         self._url = url
@@ -59,10 +59,10 @@ class Clients:
         self._turns = asyncio.Semaphore(AT_ONCE)
 
     async def model(self, route: str, *, user: str | None = None, tokens: int = USUAL_TOKENS) -> str:
-        """The model that served one request for *route*.
+        """Return the model that answered one request for *route*.
 
         Raises:
-            AskedInVainError: it was not answered with 200.
+            AskedInVainError: if the answer does not have status 200.
         """
         body: dict[str, Any] = {
             "model": route,
@@ -107,7 +107,7 @@ def routes() -> list[dict[str, Any]]:
 
 @contextmanager
 def workers(processes: Processes) -> Iterator[list[dict[str, Any]]]:
-    """The models, each with a worker of its own."""
+    """Yield the models with one worker each."""
     models = []
     for name in (STABLE, CANARY, LARGE):
         command = [sys.executable, "-m", "gateway", "simulate", "--port", "0", "--speed", "0", "--blocks", "16384"]
@@ -118,24 +118,24 @@ def workers(processes: Processes) -> Iterator[list[dict[str, Any]]]:
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """Results of the parts. Shares are in percent."""
+    """Results of all parts. Shares are in percent."""
 
     requests: int
     dealt_percent: float
-    """Share of the canary."""
+    """Share of requests that the canary got."""
     kept_percent: float
     again: int
-    """Users who asked again."""
+    """Number of users that sent another request."""
     moved_again: int
     moved_percent: float
-    """Share of users that moved when the canary was raised."""
+    """Share of users that changed models when the weight of the canary was raised."""
     moved_back: int
     """Number of users that moved from the canary to the other model."""
     by_size: Mapping[int, Mapping[str, int]]
 
     @property
     def missent(self) -> int:
-        """Requests by size that got another model than the rule says."""
+        """Return requests by size that got a different model than the rule requires."""
         return sum(
             count
             for size, models in self.by_size.items()

@@ -1,8 +1,9 @@
-"""Replicas by Kubernetes' rule: a HorizontalPodAutoscaler, on a KEDA ScaledObject as it is deployed.
+"""Number of replicas that Kubernetes would request for a deployed KEDA ScaledObject.
 
-The rule is that of the Kubernetes documentation ("Horizontal Pod Autoscaling", algorithm details): as many as make the
-average come to its target, rounded up; as they are while the average is within a tenth of it; the most that any metric
-wants; between least and most. Windows and speeds (``behavior``) only say how soon that many are there: left out.
+The rule is in the Kubernetes documentation ("Horizontal Pod Autoscaling", algorithm details). The number of replicas
+brings the average of a metric to its target, rounded up. The number does not change while the average is within a tenth
+of the target. The metric with the highest number decides, within the minimum and the maximum. Windows and speeds
+(``behavior``) only affect the delay and are left out.
 """
 
 import math
@@ -11,19 +12,19 @@ from dataclasses import dataclass
 from typing import Any
 
 TOLERANCE = 0.1
-"""kube-controller-manager's default, ``--horizontal-pod-autoscaler-tolerance``."""
+"""Default tolerance of kube-controller-manager, ``--horizontal-pod-autoscaler-tolerance``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """A query to Prometheus, and what of its answer is for one replica (``AverageValue``)."""
+    """Prometheus query, and the part of its result for one replica (``AverageValue``)."""
 
     name: str
     query: str
     target: float
 
     def wants(self, replicas: int, value: float) -> int:
-        """Replicas for an answer of *value* where *replicas* are, at least one."""
+        """Return the replicas for a result of *value* with *replicas* current replicas, at least one."""
         if abs(value / (self.target * replicas) - 1) <= TOLERANCE:
             return replicas
         return math.ceil(value / self.target)
@@ -31,7 +32,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Scaler:
-    """A ScaledObject, without its triggers of other kinds: the processor's use is not in Prometheus."""
+    """ScaledObject with its Prometheus triggers. Triggers of other kinds are left out."""
 
     name: str
     least: int
@@ -40,7 +41,7 @@ class Scaler:
 
     @classmethod
     def of(cls, scaled_object: Mapping[str, Any]) -> "Scaler":
-        """Raises ``ValueError`` where a query to Prometheus is not by the average."""
+        """Return the scaler of a manifest. Raises ``ValueError`` if a Prometheus trigger does not use the average."""
         spec = scaled_object["spec"]
         queried = [trigger for trigger in spec["triggers"] if trigger["type"] == "prometheus"]
         if any(trigger["metricType"] != "AverageValue" for trigger in queried):
@@ -52,7 +53,7 @@ class Scaler:
         return cls(scaled_object["metadata"]["name"], spec["minReplicaCount"], spec["maxReplicaCount"], triggers)
 
     def replicas(self, now: int, values: Mapping[str, float | None]) -> int:
-        """Return how many replicas there should be where *now* are. *values* by trigger; None: no answer.
+        """Return the number of replicas for *now* current replicas and the query results *values*, by trigger.
 
         While one does not answer, none is taken away.
         """

@@ -1,4 +1,4 @@
-"""The gateway as the image has it: from a wheel whose core is compiled (deploy/compile_core.py)."""
+"""Compiled gateway as in the container image: a wheel with a compiled core (deploy/compile_core.py)."""
 
 import hashlib
 import os
@@ -16,14 +16,14 @@ from benchmarks.processes import ROOT, ChildFailedError
 
 KEPT = ROOT / ".peers" / "shipped"
 MOST_KEPT = 4
-"""Two versions side by side, and what they were before."""
+"""Number of unpacked wheels to keep: two versions for a comparison, and their two predecessors."""
 SOURCES = ("gateway", "routing", "cache_index", "deploy/compile_core.py", "pyproject.toml")
-"""Sources of the wheel, and how it is built."""
+"""Sources of the wheel, including its build script."""
 
 
 @dataclass(frozen=True, slots=True)
 class Shipped:
-    """The installed wheel: *directory* goes before the checkout on the path."""
+    """Unpacked wheel. *directory* precedes the checkout in the module search path."""
 
     directory: Path
 
@@ -37,7 +37,7 @@ class Shipped:
 
 
 def build(root: Path = ROOT, kept: Path = KEPT, make: "Callable[[Path, Path], None] | None" = None) -> Shipped:
-    """The wheel of the sources in *root*, unpacked under *kept*: from before where they were built before.
+    """Return the wheel of the sources in *root*, unpacked in *kept*. A wheel that exists already is reused.
 
     To build takes three minutes of one core. *make* unpacks the wheel of the first into the second; default: pip.
 
@@ -57,7 +57,7 @@ def build(root: Path = ROOT, kept: Path = KEPT, make: "Callable[[Path, Path], No
 
 
 def digest(root: Path) -> str:
-    """Another one whenever anything that the wheel is made of, or with, is another."""
+    """Return a digest that changes with every input of the wheel."""
     found = hashlib.sha256(f"{sys.version} {version('mypy')}".encode())
     for name in SOURCES:
         place = root / name
@@ -69,7 +69,7 @@ def digest(root: Path) -> str:
 
 
 def make_wheel(root: Path, into: Path) -> None:
-    """Build with pip, and unpack. Raises ChildFailedError."""
+    """Build the wheel with pip and unpack it. Raises ChildFailedError if the build fails."""
     with tempfile.TemporaryDirectory() as wheels:
         command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--no-deps"]
         built = subprocess.run(
@@ -87,7 +87,7 @@ def make_wheel(root: Path, into: Path) -> None:
 
 
 def _forget_old(kept: Path) -> None:
-    """All but those that were used last."""
+    """Remove all unpacked wheels except the most recently used."""
     former = sorted((path for path in kept.iterdir() if len(path.name) == 16), key=lambda path: path.stat().st_mtime)
     for path in former[: 1 - MOST_KEPT]:
         shutil.rmtree(path)

@@ -1,15 +1,15 @@
-"""Shortfalls of this gateway: every missed bar of the stored reports, and every peer that does better."""
+"""Shortfalls of Warmgate: every missed target of the stored reports, and every peer with better results."""
 
 from collections.abc import Mapping
 
 from benchmarks.report import Cell, Report, Table, rows
 
 WORSE = "Where kv_aware is worse"
-"""Beginning of the titles of live routing's tables: figure, ours, the best other's, whose."""
+"""Beginning of the titles of tables that compare kv_aware with better policies."""
 
 
 def table(reports: Mapping[str, Report]) -> str:
-    """The page's list; one line that says so where there is not one."""
+    """Return the page's table of shortfalls, or a line that says that there are none."""
     found: list[tuple[Cell, ...]] = []
     for name, report in reports.items():
         page = f"[{name}.md](../../benchmarks/results/{name}.md)"
@@ -23,7 +23,7 @@ def table(reports: Mapping[str, Report]) -> str:
 
 
 def _worse(table: Table, report: Report) -> list[tuple[Cell, Cell, Cell]]:
-    """Lines of *table* that reports somebody."""
+    """Return lines for the rows of *table* in which another policy is better."""
     found: list[tuple[Cell, Cell, Cell]] = []
     for figure, ours, best, whose in table.rows:
         if isinstance(ours, int | float) and isinstance(best, int | float):

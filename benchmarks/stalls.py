@@ -1,12 +1,13 @@
-"""Longest turns of the gateway's event loop: long prompts, KV events, eviction, the cycle collector.
+"""Longest turns of the gateway's event loop, caused by long prompts, KV events, eviction and garbage collection.
 
-The real gateway runs with a watch over its loop (`watched_gateway`); one thing after the other is put to it, requests
-one at a time, so that a turn of the loop holds the work of one. Idle comes first: what the machine does by itself.
+The real gateway runs with a watch over its event loop (`watched_gateway`). The cases run one after the other, with one
+request at a time, so that a turn of the loop contains the work of one request. The first case is an idle gateway, which
+shows the effects of the machine.
 
-Turns are measured by the clock and by the processor time of the loop's thread. The clock also sees the load of the
-machine; the processor time does not see the loop wait for a thread that holds Python's lock.
+Turns are measured by the clock and by the processor time of the loop's thread. The clock includes the load of the
+machine. Processor time does not include waiting for a thread that holds Python's lock.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -56,7 +57,7 @@ PACKAGES = ("uvicorn", "uvloop", "httptools", "numpy", "msgspec", "tokenizers", 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing that is put to the gateway."""
+    """Case that the gateway is measured with."""
 
     name: str
     turns: Turns
@@ -65,7 +66,7 @@ class Case:
 
     @property
     def is_judged(self) -> bool:
-        """Idling is the machine's doing, and to read megabytes of JSON at once takes the time that it takes."""
+        """Whether a target applies. Idle time depends on the machine, and megabytes of JSON take long to read."""
         return self.name != IDLE and not self.name.startswith(HUGE)
 
 
@@ -73,7 +74,7 @@ class Case:
 
 
 class Talk:
-    """Chat bodies of any size out of recorded conversations, no two of which have a first message in common."""
+    """Chat bodies of any size from recorded conversations, with different first messages."""
 
     def __init__(self, texts: Sequence[str], seed: int) -> None:
         self._texts = texts
@@ -81,7 +82,7 @@ class Talk:
         self._number = 0
 
     def conversation(self, size: int) -> bytes:
-        """A request of *size* bytes or so, in many messages."""
+        """Return a request of about *size* bytes, in many messages."""
         messages: list[dict[str, str]] = []
         left = size
         while left > 0:
@@ -91,7 +92,7 @@ class Talk:
         return self._request(messages)
 
     def document(self, size: int) -> bytes:
-        """The same in one message."""
+        """Return a request of about *size* bytes, in one message."""
         pieces: list[str] = []
         left = size
         while left > 0:
@@ -109,7 +110,7 @@ class Talk:
 
 
 def write_tokenizer(folder: Path, texts: Sequence[str]) -> None:
-    """A model's folder with a byte-level BPE trained on *texts*, and ChatML."""
+    """Write a model folder with a byte-level BPE tokenizer trained on *texts*, and the ChatML template."""
     folder.mkdir()
     trained(iter(texts)).save(str(folder / "tokenizer.json"))
     marks = dict.fromkeys(MARKS)
@@ -135,7 +136,7 @@ def flood_of(seed: int, *, blocks: int = FLOOD_BLOCKS) -> dict[int, list[bytes]]
 
 
 class Bench:
-    """One gateway that is watched."""
+    """Gateway whose event loop is watched."""
 
     def __init__(self, url: str, client: httpx.AsyncClient) -> None:
         self.url = url
@@ -143,7 +144,7 @@ class Bench:
         self.cases: list[Case] = []
 
     async def watch(self, name: str, deed: Callable[[], Awaitable[int]]) -> Case:
-        """Do *deed*, which answers how many requests that was, and note what the loop did meanwhile."""
+        """Run *deed*, which returns its number of requests, and record the turns of the loop meanwhile."""
         await self._turns()
         began = time.monotonic()
         requests = await deed()
@@ -161,7 +162,7 @@ class Bench:
         """Send *requests* one after the other.
 
         Raises:
-            ChildFailedError: one was not answered 200.
+            ChildFailedError: if an answer does not have status 200.
         """
         statuses = await send_all(self.url, iter(requests), connections=1)
         if statuses[200] != len(requests):
@@ -169,7 +170,7 @@ class Bench:
         return len(requests)
 
     async def metric(self, labelled: str) -> float:
-        """The sum of all lines of the gateway's metrics that have what *labelled* finds."""
+        """Return the sum of all metric lines of the gateway that *labelled* matches."""
         lines = (await self._client.get(f"{self.url}/metrics")).text.splitlines()
         return sum(float(line.rsplit(" ", 1)[1]) for line in lines if re.match(labelled, line))
 
@@ -184,7 +185,7 @@ async def idle() -> int:
 
 
 async def long_prompts(bench: Bench, talk: Talk, *, tokens: str, rounds: int) -> None:
-    """Small, long and huge prompts; *tokens* says in the name of the case who makes tokens of them."""
+    """Measure small, long and huge prompts. *tokens* names the source of tokens for the name of the case."""
     for name, make, size, requests in (
         ("1.2 kB", talk.conversation, 1_200, 20 * rounds),
         ("220 kB in many messages", talk.conversation, 220_000, 4 * rounds),
@@ -198,10 +199,10 @@ async def long_prompts(bench: Bench, talk: Talk, *, tokens: str, rounds: int) ->
 async def flood(
     bench: Bench, publisher: Publisher, batches: Mapping[int, Sequence[bytes]], prompts: Sequence[bytes]
 ) -> None:
-    """KV events as fast as they are taken, while small requests come.
+    """Publish KV events as fast as the gateway reads them, while small requests arrive.
 
     Raises:
-        ChildFailedError: no one listens, or they are not taken in `TAKE_IN_S` after the last.
+        ChildFailedError: if the gateway does not subscribe or process all events in `TAKE_IN_S`.
     """
 
     async def deed() -> int:
@@ -220,7 +221,7 @@ async def flood(
 
 
 async def scrapes(bench: Bench) -> None:
-    """The metrics, with all that there is to tell by then."""
+    """Measure reading the metrics, with all metrics present."""
 
     async def deed() -> int:
         for _ in range(SCRAPES):
@@ -231,7 +232,7 @@ async def scrapes(bench: Bench) -> None:
 
 
 def settings_of(folder: Path, worker_urls: Sequence[str], ports: Sequence[int], *, port: int) -> dict[str, Any]:
-    """Return settings for workers whose engines publish at *ports*; the gateway makes tokens from *folder*."""
+    """Return settings for workers whose engines publish at *ports*. The gateway's tokenizer is in *folder*."""
     workers = [
         {"url": url, "kv_events": {"endpoint": f"tcp://127.0.0.1:{port}"}}
         for url, port in zip(worker_urls, ports, strict=True)
@@ -246,7 +247,7 @@ def settings_of(folder: Path, worker_urls: Sequence[str], ports: Sequence[int], 
 
 
 async def run(arguments: argparse.Namespace) -> Report:
-    """Put everything to a gateway, one after the other, and tell."""
+    """Run all cases one after the other, and return the report."""
     proxy_core, load_core = two_cores()
     report = Report(
         "stalls",
@@ -281,7 +282,7 @@ async def run(arguments: argparse.Namespace) -> Report:
 
 
 def gateway_command(arguments: argparse.Namespace) -> tuple[Sequence[str], Mapping[str, str] | None]:
-    """The gateway that is watched: its packages as they are shipped, or from the sources; and its environment."""
+    """Return the command of the watched gateway, compiled or from the sources, and its environment."""
     module = "benchmarks.watched_gateway"
     if arguments.sources:
         return (sys.executable, "-m", module), None
@@ -291,7 +292,7 @@ def gateway_command(arguments: argparse.Namespace) -> tuple[Sequence[str], Mappi
 
 
 def tell(report: Report, cases: Sequence[Case], *, exact: float) -> None:
-    """Bars and table; *exact*: prompts of which the gateway knew the tokens."""
+    """Write targets and a table. *exact* is the number of prompts whose tokens the gateway knew."""
     judged = [case for case in cases if case.is_judged]
     worst = max(judged, key=lambda case: case.turns.longest_cpu_ms)
     by_tokens = sum(case.requests for case in cases if case.name.endswith("by tokens"))

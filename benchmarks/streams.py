@@ -1,12 +1,13 @@
-"""Memory of an open stream, and the most that a reader that stops reading can make the gateway hold.
+"""Memory per open stream, and the maximum memory of the gateway for clients that stop reading.
 
-Two parts, each with a gateway of its own, in one process and with its default settings. First a thousand streams that
-go on slowly, as those of a busy engine do. Then a few clients that stop reading while the worker sends as fast as it
-can: the gateway must stop reading too, so that the worker is held back and memory stays within the buffers' limits.
+The benchmark has two parts with separate gateways, each in one process with default settings. In the first part, a
+thousand streams run slowly, like streams of a busy engine. In the second part, a few clients stop reading while the
+worker sends as fast as possible. The gateway must stop reading too, so that memory stays within the limits of the
+buffers.
 
-Resident memory is the gateway's alone. The sockets' buffers are the kernel's and come on top.
+Resident memory includes only the gateway process. Socket buffers of the kernel are additional.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -72,7 +73,7 @@ PACKAGES = ("uvicorn", "uvloop", "httptools", "numpy", "msgspec", "prometheus-cl
 
 
 class Stream(asyncio.Protocol):
-    """A client that asks for one stream and counts its events. With *stops* it reads nothing after the first ones."""
+    """Client of one stream that counts its events. With *stops*, the client stops reading after the first events."""
 
     def __init__(self, request: bytes, *, stops: bool) -> None:
         self._request = request
@@ -82,11 +83,11 @@ class Stream(asyncio.Protocol):
         self._transport: asyncio.Transport
         self.events = 0
         self.is_complete = False
-        """The answer came to its end as HTTP, whatever is in it."""
+        """Whether the answer ended as HTTP requires, with any content."""
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def is_whole(self, events: int) -> bool:
-        """All *events* came, and ``[DONE]`` behind them."""
+        """Whether all *events* and ``[DONE]`` arrived."""
         is_done = self._end.endswith(b"data: [DONE]\n\n")
         return self.is_complete and is_done and self._parser.get_status_code() == 200 and self.events == events
 
@@ -124,10 +125,10 @@ class Stream(asyncio.Protocol):
 
 
 async def open_streams(url: str, requests: Iterable[bytes], *, stops: bool = False) -> list[Stream]:
-    """One connection and one stream for each of *requests*; returns when all have had their first events.
+    """Open a connection and a stream for each of *requests*. Return when all have received their first events.
 
     Raises:
-        ChildFailedError: one ended before that, or did not get there in `END_TIMEOUT_S`.
+        ChildFailedError: if a stream ended early, or had no event within `END_TIMEOUT_S`.
     """
     streams = [await _open(url, request, stops=stops) for request in requests]
     give_up_at = time.monotonic() + END_TIMEOUT_S
@@ -157,17 +158,17 @@ async def not_whole(streams: Sequence[Stream], *, events: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Memory of the gateway, and its gauges, with so many streams open."""
+    """Memory and gauges of the gateway with a number of open streams."""
 
     streams: int
     in_flight: float
     rss_bytes: int
-    """The highest of `WATCH_S` seconds."""
+    """Highest resident memory within `WATCH_S` seconds."""
     index_bytes: float
 
 
 async def read(gateway: Child, url: str, *, streams: int) -> Reading:
-    """A reading once the gateway has settled. Takes `SETTLE_S` and `WATCH_S`."""
+    """Return a reading when the gateway has settled, which takes `SETTLE_S` and `WATCH_S`."""
     await asyncio.sleep(SETTLE_S)
     rss_bytes = gateway.rss_bytes()
     until = time.monotonic() + WATCH_S
@@ -188,24 +189,24 @@ def bytes_per_stream(fewer: Reading, more: Reading) -> float:
 
 @dataclass(slots=True)
 class Hold:
-    """Observations while the slow readers stood still."""
+    """Observations while the slow readers had stopped reading."""
 
     highest_rss_bytes: int = 0
     sent_bytes: list[int] = field(default_factory=list)
-    """Bytes that the worker sent, for every reader."""
+    """Number of bytes that the worker sent to each reader."""
     still_s: float = 0.0
-    """Time for which the worker had sent nothing when the watching ended."""
+    """Time for which the worker had sent nothing at the end of the observation."""
     took_s: float = 0.0
 
 
 async def sent_bytes(worker: httpx.AsyncClient) -> list[int]:
-    """Return the bytes of every stream of a flood worker that the kernel has taken."""
+    """Return the bytes of every stream of a flood worker that the kernel has accepted."""
     sent: list[int] = (await worker.get("/sent")).json()
     return sent
 
 
 async def watch_hold(gateway: Child, sent: Callable[[], Awaitable[list[int]]]) -> Hold:
-    """Watch until the worker has sent nothing for `STILL_S`, or for `MOST_HOLD_S`; *sent* asks it how much."""
+    """Watch until the worker has sent nothing for `STILL_S`, or for `MOST_HOLD_S`. *sent* returns the bytes sent."""
     hold = Hold()
     began = sent_last_at = time.monotonic()
     while hold.still_s < STILL_S and hold.took_s < MOST_HOLD_S:
@@ -223,7 +224,7 @@ async def watch_hold(gateway: Child, sent: Callable[[], Awaitable[list[int]]]) -
 
 
 async def run_open(processes: Processes, arguments: argparse.Namespace, report: Report) -> None:
-    """The first part: memory per stream that is open and goes on slowly."""
+    """Run the first part, which measures memory per slow open stream."""
     _, worker_url = start_stub_worker(processes, "--event-ms", str(arguments.event_ms), name="stub-open")
     gateway, url = await start_warm(processes, arguments, worker_url, name="gateway-open")
     prompts = Prompts(arguments.seed)
@@ -243,7 +244,9 @@ async def run_open(processes: Processes, arguments: argparse.Namespace, report: 
 
 
 def tell_open(report: Report, readings: Sequence[Reading], *, broken: int, left: Mapping[str, float]) -> None:
-    """Bars and table of the first part; *readings*: with none, some, all streams open, and after their end."""
+    """Write targets and table of the first part. *readings* are with no, some and all streams open, and after their
+    end.
+    """
     none, some, most, _ = readings
     per_stream = bytes_per_stream(some, most)
     report.bars += [
@@ -269,7 +272,7 @@ def tell_open(report: Report, readings: Sequence[Reading], *, broken: int, left:
 
 
 async def run_slow(processes: Processes, arguments: argparse.Namespace, report: Report) -> None:
-    """The second part: what slow readers can make the gateway hold."""
+    """Run the second part, which measures the memory that slow readers cause."""
     stream_bytes = arguments.stream_mib * MIB
     command = [sys.executable, "-m", "benchmarks.flood_worker", "--stream-bytes", str(stream_bytes)]
     worker_url = processes.start("flood", command).wait_for_ready_line()
@@ -301,7 +304,7 @@ def tell_slow(
     broken: int,
     left: Mapping[str, float],
 ) -> None:
-    """Bars and table of the second part."""
+    """Write targets and table of the second part."""
     readers = len(hold.sent_bytes)
     per_reader = (hold.highest_rss_bytes - before.rss_bytes) / readers
     report.bars += [
@@ -328,7 +331,7 @@ def _at_rest(left: Mapping[str, float], *, after: str) -> Bar:
 
 
 def notes(arguments: argparse.Namespace) -> list[str]:
-    """Return notes on the run, and on the source of the bars."""
+    """Return notes on the run, and on the source of the targets."""
     return [
         f"Open streams: requests of {PROMPT_CHARACTERS:,} characters that have nothing in common, answered with "
         f"{EVENTS_PER_STREAM} events, one every {arguments.event_ms:g} ms. A reading is the highest of {WATCH_S:g} s, "
@@ -351,12 +354,12 @@ def notes(arguments: argparse.Namespace) -> list[str]:
 async def start_warm(
     processes: Processes, arguments: argparse.Namespace, worker_url: str, *, name: str
 ) -> tuple[Child, str]:
-    """A gateway that has made what it makes once, in as far as it does so without a stream.
+    """Start a gateway and send it requests one by one, so that one-time allocations are done.
 
-    One request after the other: what many at once need must not lie in the allocator already.
+    Concurrent requests would leave free memory in the allocator, which the measurement would miss.
 
     Raises:
-        ChildFailedError: it does not start, or does not answer.
+        ChildFailedError: if the gateway does not start or does not answer.
     """
     settings = settings_before(worker_url)
     gateway, url = start_gateway(processes, settings, command=arguments.gateway, name=name)
@@ -370,16 +373,16 @@ async def start_warm(
 
 
 def socket_limits() -> str:
-    """The kernel's limits for the buffers of TCP sockets, as tcp(7) has them."""
+    """Return the kernel's limits for TCP socket buffers, described in tcp(7)."""
     names = ("tcp_wmem", "tcp_rmem")
     return ", ".join(f"{name} {' '.join(Path('/proc/sys/net/ipv4', name).read_text().split())}" for name in names)
 
 
 def allow_files(needed: int) -> None:
-    """Raise the limit of open files, for this process and those it starts, where it is lower.
+    """Raise the limit of open files for this process and its children, if it is lower.
 
     Raises:
-        ChildFailedError: it must not be raised so far.
+        ChildFailedError: if the limit cannot be raised enough.
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:

@@ -1,7 +1,7 @@
-"""A worker that costs next to nothing, so that what a benchmark measures is the proxy before it.
+"""Stub worker with very low cost, so that benchmarks measure the proxy in front of it.
 
-It understands as much HTTP/1.1 as proxies speak to workers (keep-alive, ``content-length`` bodies, pipelining) and
-answers with bytes prepared at the start. What it deliberately does not do: look at the prompt, or hold anything of it.
+The stub worker supports the parts of HTTP/1.1 that proxies use with workers (keep-alive, ``content-length`` bodies,
+pipelining) and answers with prepared bytes. The stub worker does not look at prompts and caches nothing.
 
 Rules:
     1. A stream is a hundred events, each its own HTTP chunk and its own write. All running streams get their next event
@@ -46,7 +46,7 @@ INCLUDE_USAGE = re.compile(rb'"include_usage"\s*:\s*true')
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """The prepared bytes of every answer, head and framing included."""
+    """Prepared bytes of all answers, including heads and framing."""
 
     chat: bytes
     stream_head: bytes
@@ -54,23 +54,23 @@ class Script:
     usage: bytes
     done: bytes
     pages: dict[bytes, bytes]
-    """Answers to GET, by path."""
+    """Answers to GET requests, by path."""
     not_found: bytes
     broken: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Delays of the worker. Zero is as fast as it can."""
+    """Delays of the worker. Zero means no delay."""
 
     first_byte_s: float = 0.0
     event_s: float = 0.0
     slots: int | None = None
-    """Number of requests that wait for their first byte at a time, the others for them; None: all."""
+    """Number of requests that are in prefill at a time, or None for all. Other requests wait."""
 
 
 def write_script(model: str, *, num_gpu_blocks: int = NUM_GPU_BLOCKS) -> Script:
-    """All answers of a worker that serves *model* and says it has *num_gpu_blocks* of cache."""
+    """Return all answers of a worker that serves *model* and reports a cache of *num_gpu_blocks* blocks."""
     return Script(
         chat=_response(200, "application/json", _json(_completion(model))),
         stream_head=(
@@ -92,7 +92,7 @@ def write_script(model: str, *, num_gpu_blocks: int = NUM_GPU_BLOCKS) -> Script:
 
 
 class Slots:
-    """The engine's prefill: so many requests at a time, each for as long; the others in the order they came."""
+    """Prefill of the simulated engine: a limited number of requests at a time, in the order of their arrival."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, pace: Pace) -> None:
         self._loop = loop
@@ -101,7 +101,7 @@ class Slots:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def enter(self, then: Callable[[], None]) -> None:
-        """Call *then* when the request has had its turn."""
+        """Call *then* when the prefill of the request is done."""
         if self._free == 0:
             self._waiting.append(then)
             return
@@ -126,18 +126,18 @@ class Worker:
         self.steps = Steps(loop, script, pace)
         self.slots = Slots(loop, pace)
         self.served = 0
-        """Completions it was asked for."""
+        """Number of completion requests that the worker received."""
         self.is_broken = False
 
     def page(self, path: bytes) -> bytes:
-        """The answer to ``GET path``."""
+        """Return the answer to ``GET path``."""
         if path == b"/served":
             return _response(200, "application/json", _json({"served": self.served}))
         return self.script.pages.get(path, self.script.not_found)
 
 
 class Steps:
-    """The engine's loop: one event for every running stream per step, and no step while nothing runs."""
+    """Loop of the simulated engine. Each step sends one event to every running stream."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, script: Script, pace: Pace) -> None:
         self._loop = loop
@@ -147,14 +147,14 @@ class Steps:
         self._is_stepping = False
 
     def start(self, transport: asyncio.Transport, tail: bytes, finished: Callable[[], None]) -> None:
-        """Stream to *transport* from the next step on; *tail* follows the last event, then *finished* is called."""
+        """Stream to *transport* from the next step on. *tail* follows the last event, and then *finished* is called."""
         self._running[transport] = (deque((*self._events, tail)), finished)
         if not self._is_stepping:
             self._is_stepping = True
             self._after_a_step()
 
     def stop(self, transport: asyncio.Transport) -> None:
-        """Forget a stream whose reader has gone; one that is not running is no error."""
+        """Remove a stream whose reader has disconnected. A stream that is not running is ignored."""
         self._running.pop(transport, None)
 
     def _after_a_step(self) -> None:
@@ -176,7 +176,7 @@ class Steps:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection; requests that arrive while an answer is under way wait in the buffer."""
+    """Keep-alive connection. Requests that arrive during an answer wait in the buffer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, worker: Worker) -> None:
         self._loop = loop
@@ -261,7 +261,7 @@ class Connection(asyncio.Protocol):
 
 
 async def serve(script: Script, *, port: int = 0, host: str = "127.0.0.1", pace: Pace | None = None) -> asyncio.Server:
-    """Listen; the caller closes the server. Port 0 is any free one: ask ``server.sockets``."""
+    """Listen on a port. The caller closes the server. Port 0 is any free port, which ``server.sockets`` reports."""
     loop = asyncio.get_running_loop()
     worker = Worker(loop, script, pace or Pace())
     return await loop.create_server(lambda: Connection(loop, worker), host, port, backlog=1024)
@@ -269,7 +269,8 @@ async def serve(script: Script, *, port: int = 0, host: str = "127.0.0.1", pace:
 
 @functools.lru_cache(KNOWN_PROMPTS)
 def tokenized(body: bytes) -> bytes:
-    """The tokens of a prompt, in the form of vLLM's answer: four bytes each, equal for equal text.
+    """Return the tokens of a prompt in the format of vLLM's answer. Four bytes make a token, and equal texts give equal
+    tokens.
 
     Cheap, 0.1 ms for 20 kB: real tokenizing is not what a benchmark of routers is about.
     """
@@ -324,7 +325,7 @@ def _chunk(model: str) -> dict[str, Any]:
 
 
 def _delta(model: str, number: int) -> dict[str, Any]:
-    """Event *number* of a stream: the first carries the role, the last the finish reason."""
+    """Return event *number* of a stream. The first event carries the role, and the last one the finish reason."""
     delta = {"role": "assistant", "content": "t0"} if number == 0 else {"content": f" t{number}"}
     finish_reason = "stop" if number == EVENTS_PER_STREAM - 1 else None
     return {
@@ -339,7 +340,7 @@ def _models(model: str) -> dict[str, Any]:
 
 
 def _metrics(model: str, num_gpu_blocks: int) -> bytes:
-    """The gauges of vLLM a router reads. Constant: scraping must not cost, and a stub is never loaded."""
+    """Return the gauges of vLLM that routers read. Their values are constant, because a stub worker has no load."""
     label = f'{{model_name="{model}"}}'
     lines = [
         "# TYPE vllm:num_requests_running gauge",

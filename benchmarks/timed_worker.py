@@ -1,8 +1,7 @@
-"""A worker whose events say when they left it, so that a client knows how long each was on its way.
+"""Stub worker whose events contain their sending time, so that clients can measure delays.
 
-All processes of a machine have one monotonic clock (Linux: CLOCK_MONOTONIC). Streams get an event each per interval;
-their turns are spread evenly over it, as those of many engines are. Everything but a stream is answered as the stub
-worker does.
+All processes of a machine share one monotonic clock (Linux: CLOCK_MONOTONIC). Each stream gets one event per interval,
+at times that are spread evenly over the interval. Other requests get the stub worker's answers.
 """
 
 import argparse
@@ -21,7 +20,7 @@ from benchmarks.stub_worker import CONTENT_LENGTH, STREAM, Script, write_script
 TURN_S = 0.002  # the turns of streams are this far apart: few writes at a time, so that none waits for the others
 BACKLOG = 4096  # more is cut to this by Linux as it comes (net.core.somaxconn)
 SENT_AT = re.compile(rb'"content":" t(\d+)"').finditer
-"""Finds when events left, in nanoseconds."""
+"""Pattern that finds the sending times of events, in nanoseconds."""
 DONE = b"data: [DONE]\n\n"
 
 _EVENT = (
@@ -31,7 +30,8 @@ _EVENT = (
 
 
 class Wheel:
-    """The turns of one interval, over and over. *write* gets a chance at each turn, until it says that it is through.
+    """Timer that repeats the turns of one interval. *write* is called at each turn until it reports that the stream has
+    ended.
 
     *clock* gives nanoseconds.
     """
@@ -41,18 +41,18 @@ class Wheel:
         self._entered = 0
 
     def enter(self, write: Callable[[], bool]) -> None:
-        """Call *write* once per interval from its next turn on, until it answers that it is done."""
+        """Call *write* once per interval from its next turn on, until it returns that the stream has ended."""
         # An odd step through the turns: streams that begin together do not come together.
         self._entered += 1
         self._turns[self._entered * 191 % len(self._turns)].append(write)
 
     def turn(self, number: int) -> None:
-        """Turn *number* of an endless row."""
+        """Return turn *number* of an endless sequence."""
         place = number % len(self._turns)
         self._turns[place] = [write for write in self._turns[place] if not write()]
 
     async def run(self, *, turn_s: float) -> None:
-        """Turn until cancelled. What is late is made up for."""
+        """Run turns until cancelled. Late turns are made up for."""
         loop = asyncio.get_running_loop()
         began, number = loop.time(), 0
         while True:
@@ -63,7 +63,7 @@ class Wheel:
 
 
 class Connection(asyncio.Protocol):
-    """One keep-alive connection, with one request at a time."""
+    """Keep-alive connection with one request at a time."""
 
     def __init__(self, model: str, script: Script, wheel: Wheel, *, events: int) -> None:
         self._model = model.encode()
@@ -99,7 +99,7 @@ class Connection(asyncio.Protocol):
             self._transport.write(self._script.chat)
 
     def _stream(self) -> Iterator[bool]:
-        """Write the next event with each step; True when there are no more."""
+        """Write one event per step. Return True when there are no more events."""
         for _ in range(self._events):
             if self._transport.is_closing():
                 break
@@ -113,7 +113,7 @@ class Connection(asyncio.Protocol):
 
 @asynccontextmanager
 async def serving(*, events: int, interval_s: float = 1.0, model: str = "tiny", port: int = 0) -> AsyncIterator[str]:
-    """The URL of a worker that streams *events* events, one per interval. Port 0 is any free one."""
+    """Yield the URL of a worker that streams *events* events, one per interval. Port 0 is any free port."""
     loop = asyncio.get_running_loop()
     wheel = Wheel(turns=max(1, round(interval_s / TURN_S)))
     script = write_script(model)

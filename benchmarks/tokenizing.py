@@ -1,4 +1,5 @@
-"""Cost of exact tokens: a prompt whose first 15,000 tokens were seen, beside the same prompt tokenized whole.
+"""Cost of exact tokens for a prompt whose first 15,000 tokens are remembered, compared with tokenizing the whole
+prompt.
 
 The tokenizer is a byte-level BPE trained on the recorded conversations, with ChatML's marks. The conversation is made
 of recorded ones, one after the other, with ten tools in front. Whole means with nothing remembered; the turn comes to
@@ -7,7 +8,7 @@ in one thread.
 
 Two templates: ChatML with tools, and one that looks at each message several times, as those of reasoning models do.
 
-Exit status: 0 the bar is met, 1 it is missed.
+Exit status: 0 if the target is met, 1 if the target is missed.
 """
 
 import argparse
@@ -93,7 +94,7 @@ def main() -> int:
 
 
 def run(rounds: int, seed: int) -> Report:
-    """Measure, and tell."""
+    """Run the measurements and return the report."""
     report = Report("tokenizing", "Exact tokens", Circumstances.observe(seed=seed, packages=PACKAGES))
     conversation = [*recorded()]
     tokenizer = trained(message["content"] for message in conversation)
@@ -123,7 +124,7 @@ def run(rounds: int, seed: int) -> Report:
 
 
 class Bench:
-    """One template, and a conversation that has just become long enough, with one turn more."""
+    """Chat template, with a conversation that is just long enough and its next turn."""
 
     def __init__(self, tokenizer: Tokenizer, source: str, conversation: Sequence[Message]) -> None:
         self._tokenizer = tokenizer
@@ -138,14 +139,14 @@ class Bench:
         self.new_tokens = self.tokens - local.tokens(self._seen).tokens
 
     def differs(self) -> bool:
-        """The turn, from what is remembered, has other tokens than the whole text by the tokenizer itself."""
+        """Return whether the remembered tokens of the turn differ from the tokens of the whole text."""
         local = self._local()
         local.tokens(self._seen)
         text = self._template.render(_chat(self._turn)).text
         return local.tokens(self._turn).ids != pack(self._tokenizer.encode(text, add_special_tokens=False).ids)
 
     def measure(self, rounds: int) -> tuple[list[float], list[float]]:
-        """Milliseconds of the whole and of the turn, round by round."""
+        """Return milliseconds for the whole prompt and for the turn, round by round."""
         whole, turn = [], []
         for _ in range(rounds):
             local = self._local()
@@ -156,7 +157,7 @@ class Bench:
         return whole, turn
 
     def stages(self) -> dict[str, Callable[[], object]]:
-        """Return the stages of a turn, each with everything remembered."""
+        """Return the duration of each stage of a turn, with all earlier tokens remembered."""
         segments = self._segments()
         asked = _chat(self._turn)
         text = self._template.render(asked).text
@@ -180,12 +181,12 @@ class Bench:
         return Segments(self._tokenizer, SegmentCache(max_bytes=CACHE_BYTES))
 
     def _local(self) -> LocalTokenizer:
-        """One that remembers nothing."""
+        """Return a tokenizer that remembers nothing."""
         return LocalTokenizer(self._segments(), self._template, executor=self._pool)
 
 
 def recorded() -> Iterator[Message]:
-    """Yield the messages of all recorded conversations, as one; system prompts but the first are left out."""
+    """Yield the messages of all recorded conversations as one conversation, with only the first system prompt."""
     is_first = True
     with CONVERSATIONS.open(encoding="utf-8") as lines:
         for line in lines:
@@ -197,7 +198,7 @@ def recorded() -> Iterator[Message]:
 
 
 def trained(texts: Iterator[str]) -> Tokenizer:
-    """A byte-level BPE."""
+    """Return a trained byte-level BPE tokenizer."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
@@ -209,7 +210,7 @@ def trained(texts: Iterator[str]) -> Tokenizer:
 
 
 def prompt(messages: Sequence[Message]) -> RawPrompt:
-    """The request as it comes over the wire."""
+    """Return the request as HTTP bytes."""
     body = {"model": "m", "stream": True, "tools": [tool(number) for number in range(TOOLS)], "messages": messages}
     return RawPrompt(PATH, json.dumps(body).encode(), "m")
 

@@ -1,11 +1,11 @@
-"""Cost of the export of traces: our own, beside the exporter of OpenTelemetry's SDK, by turns in one process.
+"""Cost of exporting traces with Warmgate's exporter and with OpenTelemetry's SDK, which run in turn in one process.
 
-Both get the same completed requests, and send their spans as gzipped protobuf to a receiver in another process: ours
-by `Delivery`, the SDK by `BatchSpanProcessor` and `OTLPSpanExporter`. Each round measures the processor time of the
-export, and, in a second export, how late an event loop in the same process wakes up meanwhile. The SDK is not part of
-the gateway: install it first with ``pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http``.
+Both get the same completed requests, and send spans as gzipped protobuf to a receiver in another process. Warmgate uses
+`Delivery`, and the SDK uses `BatchSpanProcessor` and `OTLPSpanExporter`. Each round measures the processor time of one
+export, and the lag of an event loop in the same process during a second export. The SDK is not part of the gateway:
+install it first with ``pip install opentelemetry-sdk opentelemetry-exporter-otlp-proto-http``.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -32,9 +32,9 @@ from gateway.telemetry.trace_export.sender import PATH, Sender
 from routing.booking import Ending
 
 MIN_CPU_RATIO = 1.0
-"""Processor time of the SDK, of ours: for less, ours would be the dearer one."""
+"""Minimum processor time of the SDK divided by that of Warmgate. Below this ratio, Warmgate's exporter costs more."""
 MIN_DELAY_RATIO = 2.0
-"""99th percentile of the loop's delay, SDK, of ours: for less, the SDK would take the place of ours."""
+"""Minimum 99th percentile of the loop's lag with the SDK, divided by that with Warmgate's exporter."""
 TICK_S = 0.0005
 NOTHING = "nothing is exported"
 PHASES = ("authenticate", "receive", "parse", "tokenize", "reserve")
@@ -43,12 +43,12 @@ RESOURCE = {"service.name": "warmgate", "service.version": "1", "service.instanc
 
 
 class SdkMissingError(Exception):
-    """The SDK is not installed."""
+    """Error for an SDK that is not installed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Processor time of one export, all threads."""
+    """Processor time of one export, for all threads."""
 
     exporter: str
     us_per_span: float
@@ -64,7 +64,7 @@ class Delay:
 
 
 def ended_requests(count: int, rng: random.Random) -> list[CompletedTrace]:
-    """Requests that one worker answered, each with its phases, a decision, an attempt and a relay."""
+    """Return requests that one worker answered, each with its phases, a decision, an attempt and a relay."""
     return [_ended(rng) for _ in range(count)]
 
 
@@ -109,7 +109,7 @@ def _ended(rng: random.Random) -> CompletedTrace:
 
 
 class Ours:
-    """The gateway's own export."""
+    """Trace export of the gateway."""
 
     name = "ours"
 
@@ -131,12 +131,12 @@ class Ours:
 
 
 class Sdk:
-    """OpenTelemetry's SDK, with its defaults but for gzip."""
+    """Trace export of OpenTelemetry's SDK with default settings, except gzip compression."""
 
     name = "SDK"
 
     def __init__(self, endpoint: str) -> None:
-        """Raises SdkMissingError."""
+        """Set up the SDK. Raises SdkMissingError if the SDK is not installed."""
         try:
             http = importlib.import_module("opentelemetry.exporter.otlp.proto.http")
             exporter = importlib.import_module("opentelemetry.exporter.otlp.proto.http.trace_exporter")
@@ -191,7 +191,7 @@ class Sdk:
 
 
 def cost(exporter: Ours | Sdk, ended: Sequence[CompletedTrace]) -> Cost:
-    """Export *ended* and return the processor time that it took this process."""
+    """Export *ended* and return the processor time of this process."""
     spans = sum(1 + len(each.trace.spans) for each in ended)
     began = time.process_time()
     exporter.hand_over(ended)
@@ -200,7 +200,7 @@ def cost(exporter: Ours | Sdk, ended: Sequence[CompletedTrace]) -> Cost:
 
 
 async def delay(exporter: Ours | Sdk | None, ended: Sequence[CompletedTrace]) -> Delay:
-    """Export *ended* in a thread, or nothing, and return how late this event loop wakes up meanwhile."""
+    """Export *ended* in a thread, or nothing, and return the lag of this event loop meanwhile."""
     late_s: list[float] = []
 
     def export() -> None:
@@ -244,7 +244,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 
 def fill(report: Report, costs: Sequence[Cost], delays: Sequence[Delay]) -> None:
-    """Bars and tables from the measurements."""
+    """Write targets and tables from the measurements."""
     us = {name: [each.us_per_span for each in costs if each.exporter == name] for name in (Ours.name, Sdk.name)}
     medians = {name: [each.median_ms for each in delays if each.exporter == name] for name in (NOTHING, *us)}
     p99s = {name: [each.p99_ms for each in delays if each.exporter == name] for name in medians}

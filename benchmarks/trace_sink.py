@@ -1,4 +1,4 @@
-"""`python -m benchmarks.trace_sink`: takes whatever is sent to it, says that it has, and keeps nothing."""
+"""`python -m benchmarks.trace_sink`: receiver of traces that acknowledges all data and stores nothing."""
 
 import asyncio
 import re
@@ -8,7 +8,7 @@ _TAKEN = b"HTTP/1.1 200 OK\r\ncontent-type: application/x-protobuf\r\ncontent-le
 
 
 async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """All requests of one connection."""
+    """Read and answer all requests of one connection."""
     try:
         while True:
             head = await reader.readuntil(b"\r\n\r\n")

@@ -1,9 +1,9 @@
-"""Cost of traces: none, decided against, a tenth of the requests, all of them; by turns in the same run.
+"""Cost of tracing no requests, unsampled requests, a tenth of the requests, and all requests, in turn in the same run.
 
-The gateway has one core to itself, with the thread that makes and sends its spans; stub worker, wrk and a receiver that
-keeps nothing share another. What is compared are answers per processor second of the gateway.
+The gateway, including the thread that sends spans, has its own core. The stub worker, wrk and a receiver that stores
+nothing share another core. The benchmark compares answers per processor second of the gateway.
 
-Exit status: 0 the bars are met, 1 one is missed, 2 the benchmark could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -24,14 +24,15 @@ WARM_UP_S = 1.0
 OFF = "nothing is traced"
 RATIOS = {"decided against": 0.0, "a tenth is traced": 0.1, "all are traced": 1.0}
 MIN_SHARE = {"requests": 0.85, "streams": 0.95}
-"""Share of the answers per processor second without traces that is kept with a tenth traced."""
+"""Minimum answers per processor second with a tenth of the requests traced, as a share of the answers without traces.
+"""
 LOOKS = 17
-"""Looks at a trace that is None, on the way of a request that one worker answers."""
+"""Number of checks whether a trace is None, for a request that one worker answers."""
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httpx", "protobuf", "opentelemetry-proto")
 
 
 def look_ns() -> float:
-    """Return the time of one look at a trace that is None, interpreted: the best of several tries."""
+    """Return the nanoseconds of one check whether a trace is None in interpreted code, the best of several runs."""
     exchange = Exchange(b"r-1", "/v1/chat/completions", 0.0)
     count = 200_000
     return min(timeit.repeat(lambda: exchange.enter("parse"), number=count, repeat=5)) / count * 1e9
@@ -84,7 +85,7 @@ def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> 
 
 
 def fill(report: Report, found: Sequence[Measurement], one_look_ns: float) -> None:
-    """Bars and tables from the measurements."""
+    """Write targets and tables from the measurements."""
     for load in LOADS:
         rows: list[list[str | int | float | Spread | None]] = []
         for name in (OFF, *RATIOS):

@@ -1,9 +1,9 @@
-"""`python -m benchmarks.watched_gateway --config FILE`: the gateway, with a watch over its event loop.
+"""`python -m benchmarks.watched_gateway --config FILE`: run the gateway with a watch over its event loop.
 
-A callback that asks to be called again in every turn of the loop sees how long each turn took. ``GET /turns`` answers
-with what it saw since the last time, as JSON of `Turns`. All else is the gateway's.
+A callback that runs in every turn of the loop measures how long each turn takes. ``GET /turns`` returns the
+measurements since the last call, as JSON of `Turns`. All other requests go to the gateway.
 
-The loop never sleeps meanwhile, so this is for measuring turns, not throughput.
+Because the loop never sleeps, this program is for measuring turns, not throughput.
 """
 
 import argparse
@@ -24,29 +24,29 @@ from gateway.settings import Settings, environment
 
 PATH = "/turns"
 LONG_MS = 2.0
-"""No request and no feed may take the loop for longer."""
+"""Maximum milliseconds that a request or a feed is allowed to block the loop."""
 
 
 @dataclass(slots=True)
 class Turns:
-    """Turns of the loop in one time of watching. In milliseconds."""
+    """Turns of the loop in one period, in milliseconds."""
 
     turns: int = 0
     watched_s: float = 0.0
     longest_ms: float = 0.0
-    """Longest turn by the clock, with the machine's other load and with waiting for Python's lock."""
+    """Longest turn by the clock, including other load of the machine and waiting for Python's lock."""
     longest_cpu_ms: float = 0.0
     """Longest turn by the processor time of the loop's thread."""
     long: int = 0
-    """Turns of `LONG_MS` and more, by the clock."""
+    """Number of turns of at least `LONG_MS` by the clock."""
     long_cpu: int = 0
     collections: int = 0
-    """Runs of the cycle collector, and the longest of them."""
+    """Number of garbage collections, and the longest of them."""
     longest_collection_ms: float = 0.0
 
 
 class Watch:
-    """Watches a loop from `begin` on. Both clocks give nanoseconds; *cpu* is that of the thread."""
+    """Watch over an event loop. Both clocks return nanoseconds. *cpu* is the processor time of the thread."""
 
     def __init__(
         self,
@@ -62,13 +62,13 @@ class Watch:
         self._collection_began = 0
 
     def begin(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin, once, in the thread of *loop*."""
+        """Start the watch. Must be called once, in the thread of *loop*."""
         gc.callbacks.append(self.collected)
         self.take()
         self._beat(loop)
 
     def take(self) -> Turns:
-        """Return the turns since the last call, and watch on."""
+        """Return the turns since the last call, and continue to watch."""
         now, seen = self._clock(), self._seen
         seen.watched_s = (now - self._began) / 1e9
         self._seen, self._began = Turns(), now
@@ -76,7 +76,7 @@ class Watch:
         return seen
 
     def turned(self) -> None:
-        """A turn of the loop is over."""
+        """Record the end of a turn of the loop."""
         now, cpu = self._clock(), self._cpu()
         seen = self._seen
         took_ms, took_cpu_ms = (now - self._last) / 1e6, (cpu - self._last_cpu) / 1e6
@@ -88,7 +88,7 @@ class Watch:
         seen.long_cpu += took_cpu_ms >= LONG_MS
 
     def collected(self, phase: str, _: dict[str, int]) -> None:
-        """The cycle collector begins, or is through; one of `gc.callbacks`."""
+        """Record the start or the end of a garbage collection. This is one of `gc.callbacks`."""
         if phase == "start":
             self._collection_began = self._clock()
             return
@@ -102,7 +102,7 @@ class Watch:
 
 
 def watched(app: App, watch: Watch) -> App:
-    """*app*, whose loop is watched from its first request on."""
+    """Return *app* with a watch over its event loop from the first request on."""
     is_watching = False
 
     async def serving(scope: Message, receive: Receive, send: Send) -> None:

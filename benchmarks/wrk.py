@@ -1,4 +1,4 @@
-"""wrk, which asks in a closed loop: as many requests under way as it has connections."""
+"""Load generator wrk, which sends requests in a closed loop with one request per connection."""
 
 import json
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Self
 
 TIMEOUT_S = 30
-"""Time after which an answer counts as an error; wrk's own 2 s would cut answers of a slow proxy."""
+"""Seconds after which an answer counts as an error. wrk's default of 2 s would cut answers of slow proxies."""
 
 SCRIPT = """
 local requests, last = {}, 0
@@ -43,11 +43,11 @@ class Found:
     p50_ms: float
     p99_ms: float
     errors: int
-    """Answers of status 400 and above, timeouts, broken connections."""
+    """Number of answers with status 400 and above, timeouts, and broken connections."""
 
     @classmethod
     def in_output(cls, printed: str) -> Self:
-        """Read the last object in the output of our script."""
+        """Return the last object in the output of the wrk script."""
         reported = json.loads(printed[printed.rindex("{") :])
         return cls(
             answers=reported["requests"],
@@ -59,7 +59,7 @@ class Found:
 
 
 def command(url: str, *, script: Path, bodies: Path, connections: int, seconds: float) -> Sequence[str]:
-    """Return the command that sends the requests in the file *bodies*, one a line, to *url*, in whole seconds.
+    """Return the wrk command that sends the requests in the file *bodies*, one per line, to *url* for whole seconds.
 
     *script* is a file with `SCRIPT` in it.
     """

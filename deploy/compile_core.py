@@ -1,10 +1,9 @@
-"""A step of building the wheel: the pure core (`cache_index`, `routing`) and the accounts compiled by mypyc.
+"""Build step of the wheel: compile the pure core (`cache_index`, `routing`) and modules of the gateway with mypyc.
 
-The core is typed throughout and does no I/O, so mypyc takes it as it is; a request then costs about a quarter less.
-Keys and limits are counted with every request as well, so what does it is compiled too, `ACCOUNTS`, and so is what else
-a request goes through, `REQUESTS`.
-It happens only where ``WARMGATE_COMPILE=1`` asks for it, and then needs a C compiler, mypy and setuptools; without it
-the wheel is pure Python. An installation for development (``pip install -e``) is always pure Python.
+The core is fully typed and does no I/O, so mypyc compiles it without changes. A request then costs about a quarter
+less. Modules that check keys and limits (`ACCOUNTS`) and other modules that every request uses (`REQUESTS`)
+are compiled too. Modules are compiled only if ``WARMGATE_COMPILE=1`` is set, which needs a C compiler, mypy and
+setuptools. Otherwise the wheel is pure Python. A development installation (``pip install -e``) is always pure Python.
 """
 
 import os
@@ -15,7 +14,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 CORE = ("cache_index", "routing")
-"""Packages."""
+"""Packages to compile."""
 ACCOUNTS = (
     "gateway/proxy/admission.py",
     "gateway/tenancy/ledger/entry.py",
@@ -108,13 +107,13 @@ REQUESTS = (
     "gateway/protocol/request_hints.py",
     "gateway/protocol/session_identity.py",
 )
-"""The life of a request, under two rules.
+"""Other modules that every request uses, under two rules.
 
-1. Modules with Structs that JSON is decoded into stay out, such as `gateway.protocol.json_fields`: compiled, a Struct
-   loses the types of its fields.
-2. A coroutine does not await while it handles an exception, neither in `except` nor in `finally` nor at the end of an
-   `async with` that waits: compiled by mypyc 2.4.1, it may lose the exception, or leave it behind for another task.
-   tests/test_compiled.py looks for that.
+1. Modules with Structs for decoding JSON are not compiled, such as `gateway.protocol.json_fields`, because a compiled
+   Struct loses the types of its fields.
+2. A coroutine does not await while it handles an exception: in `except`, in `finally`, or at the end of an `async with`
+   that waits. Compiled by mypyc 2.4.1, such a coroutine can lose the exception or pass it to another task.
+   tests/test_compiled.py checks this rule.
 """
 
 FLAGS = (
@@ -136,15 +135,15 @@ COLD void CPy_TypeErrorTraceback(
 COLD void CPyError_OutOfMemory(void);
 COLD extern void PyErr_SetString(PyObject *type, const char *message);
 """
-"""A header before all others: what begins with one of these does not happen, so the compiler puts it out of the way.
+"""C header that marks error functions as cold, so that the compiler moves branches that call them out of the hot path.
 
-Every operation has such a branch. With FLAGS, requests then take an eighth less processor time, as little as after
-training on a recorded profile (GCC 12, mypyc 2.4.1; ``-O2`` is 1 % slower).
+Every operation has an error branch. With the header and FLAGS, requests take an eighth less processor time, as little
+as after training on a recorded profile (GCC 12, mypyc 2.4.1; ``-O2`` is 1 % slower).
 """
 
 
 class CompiledCore(BuildHookInterface[Any]):
-    """Adds the extension modules to the wheel, beside the sources that tracebacks show."""
+    """Build hook that adds the extension modules to the wheel. The Python sources stay in the wheel for tracebacks."""
 
     _directory: "tempfile.TemporaryDirectory[str] | None" = None
 
@@ -164,7 +163,7 @@ class CompiledCore(BuildHookInterface[Any]):
 
 
 def compiled(root: Path, into: Path) -> list[Path]:
-    """The extension modules of *root*, built into *into*. Takes minutes."""
+    """Build the extension modules of *root* in the folder *into*, which takes minutes. Return their paths."""
     from mypyc.build import mypycify  # noqa: PLC0415  # needed only where something is compiled
     from setuptools import Distribution  # noqa: PLC0415
 

@@ -1,9 +1,8 @@
-"""`python deploy/lock.py`: writes the two locks that the image is built from, with the digests of every wheel.
+"""`python deploy/lock.py`: write the two lock files for building the image, with the digests of all wheels.
 
-deploy/constraints.txt says which version of everything this project uses; pip says, for each platform that an image is
-built for, which of them a gateway needs and what the digest of the wheel is. No address goes into a lock: where wheels
-come from is the builder's business, what they are is not. Needs an index to ask; downloads nothing but metadata. About
-a minute.
+The versions come from deploy/constraints.txt. For each platform of the image, pip reports the packages that a gateway
+needs and the digests of their wheels. Lock files contain no addresses, so a build can take the wheels from any index.
+The program needs a package index, downloads only metadata, and takes about a minute.
 """
 
 import json
@@ -18,17 +17,17 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 CONSTRAINTS = ROOT / "deploy" / "constraints.txt"
 PYTHON = "3.13"
-"""The Python of the image's base, in the Dockerfile."""
+"""Python version of the base image in the Dockerfile."""
 ARCHITECTURES = ("x86_64", "aarch64")
-"""Architectures of the nodes: Intel and AMD, and Graviton."""
+"""Processor architectures of the image: Intel and AMD (x86_64), and Graviton (aarch64)."""
 GLIBC = ((2, 17), (2, 28), (2, 34))
-"""Versions that wheels are commonly built for, up to that of the base (Debian 13 has 2.41)."""
+"""Versions of glibc that wheels are commonly built for. The base image, Debian 13, has version 2.41."""
 
 LOCKS = {
     "requirements.lock": (None, "bedrock", "guardrails", "otel", "tokenizer"),
     "requirements-build.lock": ("compile", "sbom"),
 }
-"""Groups of pyproject.toml in each lock; None stands for what every gateway needs."""
+"""Dependency groups of pyproject.toml in each lock file. None stands for the basic dependencies."""
 
 
 def needed(groups: Iterable[str | None], project: Mapping[str, Any]) -> list[str]:
@@ -38,10 +37,10 @@ def needed(groups: Iterable[str | None], project: Mapping[str, Any]) -> list[str
 
 
 def digests(requirements: Iterable[str], architecture: str) -> dict[str, str]:
-    """sha256 by ``name==version`` of the wheels that pip would install for *requirements* and all that they need.
+    """Return the SHA-256 digests of the wheels that pip would install for *requirements*, by ``name==version``.
 
     Raises:
-        CalledProcessError: pip cannot; it has said why on standard error.
+        CalledProcessError: if pip fails. Its standard error contains the reason.
     """
     platforms = [f"manylinux_{major}_{minor}_{architecture}" for major, minor in GLIBC]
     platforms.append(f"manylinux2014_{architecture}")
@@ -62,7 +61,7 @@ def _digest(found: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def lines(by_architecture: Iterable[Mapping[str, str]]) -> Iterator[str]:
-    """A lock as ``pip install --require-hashes -r`` reads it. Platforms that share a wheel share its digest."""
+    """Return the lines of a lock file for ``pip install --require-hashes -r``."""
     digests_of: dict[str, set[str]] = {}
     for found in by_architecture:
         for pin, digest in found.items():

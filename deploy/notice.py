@@ -1,4 +1,4 @@
-"""`python -m deploy.notice`: write NOTICE, the packages of others that the image contains, with their licenses.
+"""`python -m deploy.notice`: write NOTICE, which lists third-party packages in the image with their licenses.
 
 The packages are those of deploy/requirements.lock. Their licenses come from the metadata of the installed packages, so
 run this in an environment that has all of them in the versions of the lock, such as that of `make test`.
@@ -30,15 +30,15 @@ Made by `python -m deploy.notice` from deploy/requirements.lock.
 """
 CLASSIFIER = "License :: OSI Approved :: "
 LONGEST_NAME = 60
-"""Characters up to which the field License of a package is a name. A longer field is the text of a license."""
+"""Maximum characters of a license name in the field License. A longer field contains the text of a license."""
 
 
 class NoticeError(Exception):
-    """The notice cannot be written. The message says why."""
+    """Error for a NOTICE file that cannot be written. The message contains the reason."""
 
 
 def locked(lock: str) -> list[tuple[str, str]]:
-    """Return name and version of each package of a *lock*, in its order."""
+    """Return name and version of each package in the lock file *lock*, in the same order."""
     return re.findall(r"^([\w.-]+)==(\S+)", lock, re.MULTILINE)
 
 
@@ -69,7 +69,7 @@ def notices(package: importlib.metadata.Distribution) -> Iterator[str]:
 
 
 def notice(lock: str) -> str:
-    """Return the text of NOTICE for the packages of *lock*.
+    """Return the text of NOTICE for the packages in the lock file *lock*.
 
     Raises:
         NoticeError: if a package is not installed in the version of the lock, or names no license.

@@ -1,4 +1,4 @@
-"""`python -m deploy.release`: make what a release consists of, in dist/. `make release` runs it. Pushes nothing.
+"""`python -m deploy.release`: create the files of a release in dist/. `make release` runs it. Pushes nothing.
 
 A release has the wheel, the source distribution, the packaged chart, the SBOM of the wheel with its extras (CycloneDX),
 the image as an archive, and SHA256SUMS. The image needs root and Debian's buildah, and uses the stand-in for its base
@@ -23,7 +23,7 @@ CONSTRAINTS = ROOT / "deploy" / "constraints.txt"
 CHART = ROOT / "deploy" / "helm" / "warmgate"
 CHECKSUMS = "SHA256SUMS"
 EXTRAS = "bedrock,guardrails,otel,tokenizer"
-"""Extras that the image has, and so the SBOM."""
+"""Extras of the package that the image and the SBOM include."""
 
 
 def version() -> str:
@@ -37,7 +37,7 @@ def run(*command: str | Path) -> None:
     """Run *command* in the root of the repository.
 
     Raises:
-        CalledProcessError: if it fails; it has printed the reason.
+        CalledProcessError: if the command fails. The command prints the reason.
     """
     subprocess.run([str(word) for word in command], cwd=ROOT, check=True)
 
@@ -48,7 +48,7 @@ def packages(dist: Path) -> None:
 
 
 def chart(dist: Path) -> None:
-    """Package the chart into *dist*, by the program `helm`, or else by the library of the chart's tests."""
+    """Package the Helm chart into *dist*, using the program `helm` or else the library of the chart's tests."""
     if shutil.which("helm"):
         run("helm", "package", CHART, "--destination", dist)
         return
@@ -110,18 +110,18 @@ def make(dist: Path, steps: Iterable[Callable[[Path], None]], optional: Callable
         try:
             optional(dist)
         except (OSError, subprocess.CalledProcessError):
-            print(f"Skipped: {optional.__name__} could not be made here. The reason stands above.", file=sys.stderr)
+            print(f"Skipped: {optional.__name__} could not be made here. The reason is printed above.", file=sys.stderr)
     (dist / CHECKSUMS).write_text(checksums(dist.iterdir()), encoding="utf-8")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        prog="python -m deploy.release", description="Make the files of a release in dist/."
+        prog="python -m deploy.release", description="Create the files of a release in dist/."
     )
-    parser.add_argument("--without-image", action="store_true", help="make no image archive")
+    parser.add_argument("--without-image", action="store_true", help="do not make the archive of the container image")
     arguments = parser.parse_args()
     if arguments.without_image:
-        print("Skipped: image, because of --without-image.", file=sys.stderr)
+        print("Skipped: image, because the option --without-image was given.", file=sys.stderr)
     try:
         make(DIST, (packages, chart, sbom), None if arguments.without_image else image)
     except subprocess.CalledProcessError as fault:

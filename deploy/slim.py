@@ -1,9 +1,8 @@
-"""A step of building the image: take out of the environment that runs this what a gateway never reads.
+"""Build step of the image: remove files that a gateway never reads from the current environment.
 
-Those are test suites of numpy, where in the world phonenumbers has its numbers and whose they are, and, of botocore's
-descriptions of some 400 services, all but what the gateway calls or what a chain of credentials may call. It makes the
-image about a third smaller. What is left is still what the digests
-of deploy/requirements.lock vouch for: files are removed, none is changed.
+The step removes the test suites of numpy, the regions and carriers of phonenumbers, and botocore's descriptions of some
+400 AWS services that neither the gateway nor the AWS credential chain calls. The image becomes about a third smaller.
+All remaining files still match the digests in deploy/requirements.lock, because no file is changed.
 """
 
 import shutil
@@ -11,13 +10,13 @@ import sysconfig
 from pathlib import Path
 
 SERVICES = frozenset({"bedrock-runtime", "signin", "sso", "sso-oidc", "sts"})
-"""Folders of botocore/data that stay: Bedrock, and whom botocore's own providers of credentials ask."""
+"""Folders of botocore/data to keep: Bedrock, and services that botocore needs to obtain credentials."""
 WHERE_AND_WHOSE = ("geodata", "carrierdata")
-"""Data of phonenumbers that validation does not need."""
+"""Data folders of the package phonenumbers that validation does not need."""
 
 
 def superfluous(site_packages: Path) -> list[Path]:
-    """Folders below *site_packages* that can go. Empty where none of the packages is there."""
+    """Return the folders below *site_packages* that are not needed, of the packages that are installed."""
     descriptions = (site_packages / "botocore" / "data").glob("*/")
     suites = (site_packages / "numpy").rglob("tests/")
     numbers = (site_packages / "phonenumbers" / name for name in WHERE_AND_WHOSE)
@@ -29,7 +28,7 @@ def superfluous(site_packages: Path) -> list[Path]:
 
 
 def remove(folders: list[Path]) -> int:
-    """Delete *folders* with all that is in them. Returns the bytes that they had."""
+    """Delete *folders* with their contents. Return the number of bytes freed."""
     sizes = [sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) for folder in folders]
     for folder in folders:
         shutil.rmtree(folder)
@@ -38,4 +37,4 @@ def remove(folders: list[Path]) -> int:
 
 if __name__ == "__main__":
     found = superfluous(Path(sysconfig.get_path("purelib")))
-    print(f"{remove(found) / 2**20:.0f} MiB less, {len(found)} folders")
+    print(f"{remove(found) / 2**20:.0f} MiB saved by removing {len(found)} folders")

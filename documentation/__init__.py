@@ -1,1 +1,1 @@
-"""The documentation site: pages of docs/ staged, built by Zensical, and checked. See README.md."""
+"""Documentation site: staging of the pages in docs/, the build with Zensical, and checks. See README.md."""

@@ -1,4 +1,4 @@
-"""Checks of the fenced examples in the pages: settings are valid, commands parse, Python compiles, JSON parses."""
+"""Checks of the examples in the pages: settings must be valid, commands and JSON must parse, Python must compile."""
 
 import argparse
 import contextlib
@@ -18,7 +18,7 @@ from gateway.settings.schema import Settings
 from gateway.settings.source import build
 
 SMALLEST: dict[str, Any] = {"models": [{"name": "tiny", "workers": [{"url": "http://127.0.0.1:18101"}]}]}
-"""Smallest valid settings, which complete an example that shows only a part of a file."""
+"""Smallest valid settings. They complete examples that show only part of a settings file."""
 
 _BLOCK = re.compile(
     r"^(?P<marks>(?:<!--[^\n]*-->\n+)*)(?P<indent> *)```(?P<language>\w+)[^\n]*\n(?P<text>.*?)^(?P=indent)```$",
@@ -35,7 +35,7 @@ _BEFORE_COMMANDS = frozenset({"--", "sudo", "time", "then", "do", "!"})
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One fenced block of a page.
+    """Fenced code block of a page.
 
     *mark* is "part" or "other" if the comment ``<!-- settings: ... -->`` precedes the block: part of a settings file,
     or a file of another program.
@@ -68,7 +68,7 @@ def faults(page: str) -> list[str]:
 
 
 def settings_in(example: Example) -> dict[str, Any] | None:
-    """Return the settings that a YAML example shows, made complete; None for a file of another program.
+    """Return complete settings from the YAML example, or None if the example is a file of another program.
 
     An example shows settings if all its keys are groups of settings, or if it has ``config`` as the chart's values do.
     """
@@ -104,7 +104,7 @@ def commands_in(script: str) -> Iterator[list[str]]:
 
 
 def _statements(script: str) -> Iterator[list[str]]:
-    """Yield the tokens of each statement of *script*; a quoted text may span lines.
+    """Yield the tokens of each statement of *script*. A quoted text can span lines.
 
     Raises:
         ValueError: if a quotation is not closed.

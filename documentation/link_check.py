@@ -1,4 +1,4 @@
-"""Checks of the built site: every link, anchor, picture and script exists, and nothing is loaded from outside."""
+"""Checks of the built site: all links, anchors, pictures and scripts exist, and no page loads external content."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -6,7 +6,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 LOADED = {"script": "src", "img": "src", "link": "href", "source": "src", "iframe": "src"}
-"""Elements that a browser loads by itself, with the attribute that names what."""
+"""Elements whose content browsers load automatically, with the attribute that contains the address."""
 NOT_LOADED = frozenset({"canonical", "alternate", "prev", "next", "edit"})
 """Relations of ``<link>`` that a browser does not load."""
 
@@ -33,7 +33,7 @@ class Page(HTMLParser):
 
 
 def faults(site: Path) -> list[str]:
-    """Return one line for each address that leads nowhere, and for each thing that a page loads from outside."""
+    """Return one line for each broken link, and for each external file that a page loads."""
     pages: dict[Path, Page] = {}
     for path in sorted(site.rglob("*.html")):
         pages[path] = Page()

@@ -1,4 +1,4 @@
-"""llms.txt: the pages of the site for language models, as a list and as one text. Format: llmstxt.org."""
+"""Pages of the site for language models, as a list and as one text, in the llms.txt format (llmstxt.org)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ def sections_of(nav: Sequence[Any]) -> dict[str, list[str]]:
 
 
 def summary(config: Mapping[str, Any], sections: Sections, pages: Path) -> str:
-    """Return llms.txt: a line for each page, with its title and its first paragraph."""
+    """Return the text of llms.txt, with the title and the first paragraph of each page."""
     lines = [f"# {config['site_name']}", "", f"> {config['site_description']}"]
     for title, paths in sections.items():
         lines += ["", f"## {title}", ""]
@@ -29,7 +29,7 @@ def summary(config: Mapping[str, Any], sections: Sections, pages: Path) -> str:
 
 
 def full_text(sections: Sections, pages: Path) -> str:
-    """Return all pages, one after the other."""
+    """Return the texts of all pages as one text."""
     texts = [(pages / path).read_text(encoding="utf-8").strip() for paths in sections.values() for path in paths]
     return "\n\n---\n\n".join(texts) + "\n"
 

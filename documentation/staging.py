@@ -1,4 +1,4 @@
-"""The folder that the site generator reads: pages of docs/, and pages from other folders of the repository."""
+"""Input folder of the site generator, with the pages of docs/ and pages from other folders of the repository."""
 
 import os
 import re
@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
 REPOSITORY = "https://github.com/warmgate/warmgate"
-"""Address of the repository; links to files that are not on the site lead there."""
+"""Address of the repository. Links to files that are not on the site lead to this address."""
 
 ELSEWHERE = {"CHANGELOG.md": "project/changelog.md", "SECURITY.md": "project/security-policy.md"}
-"""Pages of the site that stand outside docs/, with their place on the site."""
+"""Pages of the site from outside docs/, with their paths on the site."""
 
 RESULTS, RESULTS_ON_SITE = "benchmarks/results", "performance/results"
 
@@ -19,7 +19,7 @@ _FENCE = re.compile(r"(^ *```.*?^ *```$)", re.DOTALL | re.MULTILINE)
 
 
 def stage(root: Path, pages: Path) -> None:
-    """Write all pages of the site, and what they show, into the folder *pages*; its old content is deleted."""
+    """Write all pages of the site and their pictures into the folder *pages*, after deleting its old content."""
     shutil.rmtree(pages, ignore_errors=True)
     shutil.copytree(root / "docs", pages)
     results = pages / RESULTS_ON_SITE
@@ -37,14 +37,14 @@ def stage(root: Path, pages: Path) -> None:
 
 
 def places(root: Path) -> dict[str, str]:
-    """Return the place on the site of each Markdown page that is on it, by its path in the repository."""
+    """Return the path on the site of each Markdown page, by its path in the repository."""
     found = {f"docs/{path}": str(path) for path in _markdown(root / "docs")}
     found |= {f"{RESULTS}/{path}": f"{RESULTS_ON_SITE}/{path}" for path in _markdown(root / RESULTS)}
     return found | {name: place for name, place in ELSEWHERE.items() if (root / name).exists()}
 
 
 def relinked(text: str, source: str, place: str, sites: Mapping[str, str], root: Path) -> str:
-    """Return *text* of the page *source* with its links as they have to be at *place* on the site.
+    """Return *text* of the page *source*, with links adapted to its path *place* on the site.
 
     Links to pages of the site lead to their place there, links to other files of the repository to `REPOSITORY`.
     Fenced code stays as it is.

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers`."""
+"""`python -m benchmarks.peers`: compare Warmgate with other routers."""
 
 import sys
 

@@ -1,8 +1,8 @@
-"""Routers of other projects and ours, each in turn before the same workers, scenario by scenario.
+"""Comparison of Warmgate with routers of other projects, each in turn with the same workers, for every scenario.
 
-Each scenario writes a report of its own, `peers_SCENARIO`.
+Each scenario writes a separate report, `peers_SCENARIO`.
 
-Exit status: 0 all bars are met, 1 one is missed, 2 a scenario could not run.
+Exit status: 0 if all targets are met, 1 if one is missed, 2 if a scenario could not run.
 """
 
 import argparse
@@ -70,7 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def run(name: str, scenario: Scenario, setting: Setting) -> int:
-    """One scenario; its exit status."""
+    """Run one scenario and return its exit status."""
     return conclude(
         f"peers {name}",
         lambda: scenario(setting),

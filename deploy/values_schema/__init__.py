@@ -1,1 +1,1 @@
-"""`python -m deploy.values_schema`: bring the chart's values.schema.json up to date with the settings."""
+"""`python -m deploy.values_schema`: update the Helm chart's values.schema.json from the settings."""

@@ -1,4 +1,4 @@
-"""The schema of `config` in the chart's values.schema.json, made from the settings.
+"""Schema of `config` in the Helm chart's values.schema.json, generated from the settings.
 
 Helm then refuses unknown settings and wrong values when it renders, before a pod is replaced. What JSON Schema cannot
 express, and rules between settings, are still checked by the gateway alone.
@@ -15,7 +15,7 @@ PATH = Path(__file__).parents[1] / "helm" / "warmgate" / "values.schema.json"
 
 
 def with_settings(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """*schema* of the chart's values with that of the settings in the place of `config`."""
+    """Return the *schema* of the chart's values, with the schema of the settings as `config`."""
     config, definitions = settings_schema()
     properties = dict(schema["properties"]) | {"config": config}
     return dict(schema) | {"properties": properties, "definitions": definitions}

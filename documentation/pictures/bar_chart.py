@@ -1,4 +1,4 @@
-"""Chart of horizontal bars with a number at the end of each: ours in a strong color, others in gray."""
+"""Chart of horizontal bars with numbers. Bars of Warmgate have a strong color, all others are gray."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,12 +17,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class BarChart:
-    """Bars begin at 0."""
+    """Bar chart whose bars begin at 0."""
 
     title: str
     description: str
     measure: str
-    """Name of the numbers, with their unit."""
+    """Name of the measured value, with its unit."""
     rows: Sequence[Row]
     notes: Sequence[str]
 

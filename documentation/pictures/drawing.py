@@ -45,7 +45,7 @@ DARK = {
 
 
 class Canvas:
-    """A picture of *height* units; *title* and *description* are read aloud by screen readers."""
+    """Picture of *height* units. Screen readers read *title* and *description* aloud."""
 
     def __init__(self, height: float, title: str, description: str) -> None:
         self._height = height
@@ -64,7 +64,7 @@ class Canvas:
         ink: Color = "ink",
         dashed: bool = False,
     ) -> None:
-        """A rounded box with *lines* of text in its center; the first line is bold if there are more."""
+        """Draw a rounded box with *lines* of text in its center. The first of several lines is bold."""
         (x, y), (width, height) = corner, size
         dashes = ' stroke-dasharray="5 4"' if dashed else ""
         self._parts.append(
@@ -99,11 +99,11 @@ class Canvas:
     def arrow(
         self, points: Sequence[Point], *, color: Color = "peer", width: float = 1.8, dashed: bool = False
     ) -> None:
-        """A line through *points* with a head at its end."""
+        """Draw an arrow through *points*."""
         self._path(points, color, width, dashed=dashed, arrow=True)
 
     def bar(self, corner: Point, size: Point, *, color: Color) -> None:
-        """A filled rectangle without an edge."""
+        """Draw a filled rectangle without an edge."""
         (x, y), (width, height) = corner, size
         self._parts.append(
             f'<rect class="f-{color}" x="{_n(x)}" y="{_n(y)}" width="{_n(width)}" height="{_n(height)}"/>'
@@ -150,5 +150,5 @@ def _rules(colors: dict[str, str]) -> str:
 
 
 def _n(number: float) -> str:
-    """A coordinate with at most one decimal."""
+    """Return a coordinate with at most one decimal."""
     return f"{round(number + 0.0, 1):g}" if abs(number) < 100_000 else str(round(number))

@@ -1,4 +1,4 @@
-"""Line chart with a label at the end of each line: ours in a strong color, others in gray."""
+"""Line chart with labels at the ends of the lines. Lines of Warmgate have a strong color, all others are gray."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ LABEL_GAP = 18.0
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """An axis from *low* to *high*, with a number at each of *ticks*."""
+    """Axis from *low* to *high*, with a number at each of *ticks*."""
 
     title: str
     low: float
@@ -25,7 +25,7 @@ class Axis:
     unit: str = ""
 
     def share(self, value: float) -> float:
-        """Return where *value* is between the ends of the axis: 0 at the low end, 1 at the high end."""
+        """Return the position of *value* on the axis, from 0 (low end) to 1 (high end)."""
         scale: Callable[[float], float] = math.log if self.is_logarithmic else float
         return (scale(value) - scale(self.low)) / (scale(self.high) - scale(self.low))
 
@@ -37,10 +37,10 @@ class LineChart:
     across: Axis
     upright: Axis
     ours: Mapping[str, Sequence[Point]]
-    """Points of each line of Warmgate, by its label."""
+    """Points of Warmgate's lines, by label."""
     others: Mapping[str, Sequence[Point]]
     notes: Sequence[str]
-    """Lines below the chart: where the figures come from."""
+    """Lines of text below the chart, which name the source of the figures."""
     label_width: float = 208
     """Width to the right of the plot for the labels of lines, in units."""
 

@@ -1,11 +1,11 @@
-"""Picture of how a pod stops: a timeline with the chart's default values."""
+"""Picture of the shutdown of a pod, as a timeline with the default values of the Helm chart."""
 
 from documentation.pictures.drawing import WIDTH, Anchor, Canvas, Color
 
 PRE_STOP_S, STOP_DELAY_S, SHUTDOWN_GRACE_S, SLACK_S = 5, 15, 120, 10
-"""Defaults of the Helm chart, in seconds; tests compare them with its values."""
+"""Default values of the Helm chart, in seconds. Tests compare these constants with the chart."""
 EDGES = (16.0, 116.0, 236.0, 420.0, WIDTH - 16.0)
-"""Places of the ends of the four phases. The widths are not to scale."""
+"""Horizontal positions of the ends of the four phases. The widths are not to scale."""
 
 
 def pod_shutdown() -> str:

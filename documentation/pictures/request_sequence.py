@@ -3,7 +3,7 @@
 from documentation.pictures.drawing import Canvas, Color, Point
 
 CLIENT, GATEWAY, FIRST, SECOND, THIRD = 58, 184, 304, 389, 474
-"""Places of the lifelines, from left to right."""
+"""Horizontal positions of the lifelines."""
 NAMES = ((CLIENT, "Client"), (GATEWAY, "Gateway"), (FIRST, "Worker 1"), (SECOND, "Worker 2"), (THIRD, "Worker 3"))
 BOTTOM = 566
 

@@ -12,7 +12,7 @@ LABELS = {
     "vllm-router cache_aware": "vllm-router",
     "litellm": "LiteLLM",
 }
-"""Labels of the measured programs. RR is round robin: the only router here that does not look at prompts."""
+"""Labels of the measured programs. Round robin (RR) is the only router that ignores prompts."""
 NOTES = (
     "Median of the rounds. Warmgate checks a key and five limits; the",
     "others have none. From benchmarks/results/peers_saturation.json.",

@@ -7,7 +7,7 @@ from typing import Any
 RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 
 Medians = dict[str, float]
-"""A figure by the name of a row."""
+"""Median figures by the name of the row."""
 
 
 def figures(name: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Picture of a token bucket: reserve before a request, reconcile after it, refill all the time."""
+"""Picture of a token bucket: reserve tokens before a request, reconcile afterwards, and refill continuously."""
 
 from documentation.pictures.drawing import WIDTH, Canvas
 

@@ -25,7 +25,7 @@ describes what `warmgate simulate` imitates."""
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One command that does something, with its full name."""
+    """Command that can be executed, with its full name."""
 
     name: str
     help: str
@@ -45,9 +45,9 @@ def page() -> str:
 
 
 def commands(parser: argparse.ArgumentParser, name: str, text: str = "") -> Iterator[Command]:
-    """Yield every command below *parser* that has no commands of its own.
+    """Yield every command below *parser* that has no subcommands.
 
-    Private attributes are read, because argparse has no public way to list what a parser knows.
+    Private attributes are read, because argparse has no public way to list the commands of a parser.
     """
     inner = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
     if not inner:
@@ -68,7 +68,7 @@ def _section(command: Command) -> str:
 
 
 def _usage(name: str, actions: list[argparse.Action]) -> Iterator[str]:
-    """Yield the lines of the usage: the command with its required arguments, and a mark for its options."""
+    """Yield the lines of the usage text: the command, its required arguments, and a mark for its options."""
     required = [_name(action) for action in actions if not action.option_strings or action.required]
     options = ["[OPTIONS]"] if any(action.option_strings and not action.required for action in actions) else []
     yield " ".join([name, *required, *options])

@@ -48,7 +48,7 @@ wrong, and not the caller's key. If the engine of a model does not have an endpo
 code `endpoint_not_supported`, and the message names an endpoint to use instead."""
 
 _ELSEWHERE = (DeclaredElsewhere, Overtaken, StoreRefuses, StoreUnfit)
-"""Errors that other modules define. Their import makes the page independent of what else is imported."""
+"""Errors that other modules define. These imports make the page independent of other imports."""
 _SOURCES = {"client": "Errors of requests", "gateway": "Errors of the gateway", "upstream": "Errors of backends"}
 
 
@@ -69,7 +69,7 @@ def page() -> str:
 
 
 def errors() -> list[type[GatewayError]]:
-    """Return all classes of errors that reach callers, by status."""
+    """Return all error classes that callers can receive, sorted by status."""
     inner = ("ClientError", "WaitsTooLong", *(each.__name__ for each in _ELSEWHERE))
     ours = (each for each in _below(GatewayError) if each.__module__.startswith("gateway."))
     found = [each for each in ours if each.__name__ not in inner]
@@ -78,7 +78,7 @@ def errors() -> list[type[GatewayError]]:
 
 
 def when(error: type[GatewayError]) -> str:
-    """Return when *error* is raised, which its docstring says. Sentences about the attributes of the class are left
+    """Return when *error* is raised, according to its docstring. Sentences about the attributes of the class are left
     out: those with a name between asterisks.
     """
     if error is GatewayError:

@@ -1,4 +1,4 @@
-"""Gateway that the generators ask: built from minimal settings, and never started."""
+"""Gateway with minimal settings, which the page generators inspect. The gateway is never started."""
 
 import asyncio
 from functools import cache
@@ -16,7 +16,7 @@ _ADMIN_KEY = "the-admin-key-of-the-generator"
 
 @cache
 def gateway() -> Gateway:
-    """Return a gateway with one model, whose one worker is never asked."""
+    """Return a gateway with one model and one worker. The worker gets no requests."""
     settings = build(
         {
             "models": [{"name": "tiny", "workers": [{"url": "http://worker.example.com"}]}],

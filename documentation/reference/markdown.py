@@ -1,4 +1,4 @@
-"""Markdown that the generated pages share: tables, and the note that says how a page is made."""
+"""Markdown for generated pages: tables, and the note that names the generating command."""
 
 from collections.abc import Iterable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Meanings of all metrics, by the section of docs/reference/metrics.md in which they stand."""
+"""Meanings of all metrics, by section of docs/reference/metrics.md."""
 
 from collections.abc import Mapping
 from types import MappingProxyType

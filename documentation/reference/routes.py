@@ -1,4 +1,4 @@
-"""Page docs/reference/routes.md: every endpoint, and what happens to every route of vLLM."""
+"""Page docs/reference/routes.md: every endpoint, and how the gateway treats every route of vLLM."""
 
 from collections.abc import Iterator
 

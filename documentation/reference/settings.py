@@ -55,5 +55,5 @@ def _section(group: SettingGroup) -> str:
 
 
 def anchor(path: str) -> str:
-    """Return the anchor of the group *path*: its heading in the form that the site generator makes of it."""
+    """Return the anchor of the group *path*, which the site generator derives from the heading."""
     return "".join(letter for letter in path if letter.isalnum() or letter in "_-")

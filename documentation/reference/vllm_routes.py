@@ -1,4 +1,4 @@
-"""Public routes of vLLM 0.33, for the table of docs/reference/routes.md that says what the gateway does with each."""
+"""Public routes of vLLM 0.33, for the table in docs/reference/routes.md that shows how the gateway treats them."""
 
 from typing import Final
 
@@ -60,4 +60,4 @@ ROUTES: Final[tuple[tuple[str, str], ...]] = (
     ("GET /is_sleeping", ""),
     ("POST /reset_prefix_cache", ""),
 )
-"""Method and path of each route, and a remark. Routes that are refused have their advice from `INSTEAD`."""
+"""Method, path and remark of each route. The advice for rejected routes is in `INSTEAD`."""

@@ -1,7 +1,7 @@
-"""Caches of many engines and their events, made up from a seed: the same for every index that is measured.
+"""Invented caches of many engines and their KV events. The same seed gives the same caches for every measured index.
 
-Standard library only, because the environments of peers import it as well. Nothing is kept that can be made again: the
-memory of a process that plays this to an index is the index's.
+The module uses only the standard library, because the environments of peers import it too. Data that can be computed
+again is not stored, so that the memory of the process is the memory of the index.
 """
 
 import random
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 BLOCK_TOKENS = 16
 FEWEST_BLOCKS, MOST_BLOCKS = 16, 272
-"""Blocks of one announcement."""
+"""Minimum and maximum number of blocks in one announcement."""
 SYSTEM_BLOCKS = 64
 LATER_TURN_SHARE = 1 / 3
 MOST_TURNS_BLOCKS = 1024
-"""A conversation that has come to this length is not gone on with."""
+"""Maximum length in blocks of conversations that continue."""
 TOKEN_BYTES = 4
 TOKEN_BITS = 17  # a vocabulary of 131,072: half of its ids take 5 bytes in msgpack, the other half 3
 HASH_FACTOR = 0x9E3779B97F4A7C15  # odd, so that different products modulo 2^64 come of different numbers
@@ -24,14 +24,16 @@ POSITION_BITS = 12
 
 
 class Run(NamedTuple):
-    """Blocks that were computed together. The same key stands for the same tokens, behind the same tokens."""
+    """Blocks that were computed together. The same key and the same preceding tokens stand for the same tokens."""
 
     key: int
     blocks: int
 
     @property
     def hashes(self) -> list[int]:
-        """The engine's, which cover all that comes before: engines with the same seed hash equal content equally."""
+        """Return the engine's block hashes, which cover all preceding blocks. Engines with the same seed have equal
+        hashes.
+        """
         return [self.hash_at(place) for place in range(self.blocks)]
 
     def hash_at(self, place: int) -> int:
@@ -39,7 +41,7 @@ class Run(NamedTuple):
 
     @property
     def tokens(self) -> bytes:
-        """Token ids as little-endian uint32. Of a run cut short, the first of them."""
+        """Return token ids as little-endian uint32. A shortened run returns its first tokens."""
         size = self.blocks * BLOCK_TOKENS * TOKEN_BYTES
         bits = int.from_bytes(random.Random(self.key).randbytes(size), "little")
         mask = ((1 << TOKEN_BITS) - 1).to_bytes(TOKEN_BYTES, "little") * (size // TOKEN_BYTES)
@@ -47,7 +49,7 @@ class Run(NamedTuple):
 
 
 class Announcement(NamedTuple):
-    """One event: *worker* has stored *runs*, one after the other, behind the block *parent*."""
+    """KV event: *worker* has stored *runs*, one after the other, after the block *parent*."""
 
     worker: int
     parent: int | None
@@ -63,13 +65,13 @@ class Announcement(NamedTuple):
 
     @property
     def tokens(self) -> bytes:
-        """Token ids as little-endian uint32."""
+        """Return token ids as little-endian uint32."""
         return b"".join(run.tokens for run in self.runs)
 
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A prompt, and for each worker the leading blocks of it that are there; workers without any are absent."""
+    """Prompt, with the number of leading blocks that each worker holds. Workers without such blocks are absent."""
 
     kind: str
     runs: tuple[Run, ...]
@@ -81,7 +83,7 @@ class Prompt:
 
 
 class Caches:
-    """The caches of *workers* engines, filled as conversations fill them.
+    """Caches of *workers* engines, filled by invented conversations.
 
     Every conversation begins with one of *systems* system prompts of 64 blocks; with none of them, no two workers have
     a block in common. A third of the announcements goes on from an earlier one of the same worker.
@@ -94,10 +96,10 @@ class Caches:
         self._systems = [self._run(SYSTEM_BLOCKS) for _ in range(systems)]
         self._holders: dict[int, set[int]] = {}
         self.conversations: list[tuple[int, tuple[Run, ...]]] = []
-        """The worker and all runs of each."""
+        """Worker and runs of each conversation."""
 
     def fill(self, blocks: int) -> Iterator[Announcement]:
-        """Yield the events of the engines for *blocks* blocks, to within one announcement."""
+        """Yield the events of the engines until they hold about *blocks* blocks."""
         reported = 0
         while reported < blocks:
             announcement = self._later_turn() if self._rng.random() < LATER_TURN_SHARE else self._first_turn()
@@ -130,14 +132,14 @@ class Caches:
         return Prompt(kind, runs, self._held(runs))
 
     def lengthen(self, conversations: int, blocks: int) -> Iterator[Announcement]:
-        """Yield the events for *conversations* more, each *blocks* long, to within a run."""
+        """Yield the events for *conversations* more conversations of about *blocks* blocks each."""
         for _ in range(conversations):
             yield self._first_turn()
             while self._length(-1) < blocks:
                 yield self._go_on(len(self.conversations) - 1)
 
     def generate(self, blocks: int, *, at_once: int) -> Iterator[list[Announcement]]:
-        """Conversations grow by *blocks* blocks in all, each reported alone; those of a step are of one worker."""
+        """Yield events for *blocks* generated blocks, each reported alone. Blocks of a step belong to one worker."""
         alive: dict[int, list[tuple[Run, ...]]] = {}
         for worker, runs in self.conversations:
             if worker in self._holders[runs[-1].key]:
@@ -153,7 +155,7 @@ class Caches:
             yield step
 
     def take_back(self, announcement: Announcement) -> None:
-        """The worker has evicted what it announced."""
+        """Record that the worker has evicted the blocks of an announcement."""
         for run in announcement.runs:
             self._holders[run.key].discard(announcement.worker)
 
@@ -194,14 +196,14 @@ class Caches:
         return sum(run.blocks for run in self.conversations[conversation][1])
 
     def _conversation_of(self, blocks: int) -> tuple[Run, ...]:
-        """The first *blocks* blocks of a conversation that some worker has."""
+        """Return the first *blocks* blocks of a conversation that a worker holds."""
         long_enough = [runs for _, runs in self.conversations if sum(run.blocks for run in runs) >= blocks]
         if not long_enough:
             raise ValueError(f"no conversation has {blocks} blocks")
         return _cut(self._rng.choice(long_enough), blocks)
 
     def _gone(self, blocks: int) -> tuple[Run, ...]:
-        """Return at most *blocks* blocks of a conversation of which its worker has evicted a part."""
+        """Return at most *blocks* blocks of a conversation that its worker has partly evicted."""
         had = [(worker, _cut(runs, blocks)) for worker, runs in self.conversations]
         gone = [runs for worker, runs in had if any(worker not in self._holders[run.key] for run in runs)]
         if not gone:
@@ -221,7 +223,7 @@ class Caches:
 
 
 def _cut(runs: Sequence[Run], blocks: int) -> tuple[Run, ...]:
-    """The first *blocks* blocks of *runs*, which have as many."""
+    """Return the first *blocks* blocks of *runs*, which have at least that many."""
     cut: list[Run] = []
     for run in runs:
         if blocks > 0:

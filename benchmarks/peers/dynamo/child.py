@@ -1,4 +1,4 @@
-"""A process that goes through a trial: the options that it is given, and the last line that it prints.
+"""Child process of a trial: its command-line options, and the last line of its output.
 
 Standard library only, because the environments of peers import it as well.
 """
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def options_of(doc: str, *more: str) -> argparse.Namespace:
-    """The caches that it is to make up, as numbers, and *more* options of its own, as text."""
+    """Return the options for the caches, as numbers, and *more* options as text."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0])
     for name in ("seed", "workers", "systems", "blocks"):
         parser.add_argument(f"--{name}", type=int, required=True)
@@ -23,5 +23,5 @@ def options_of(doc: str, *more: str) -> argparse.Namespace:
 
 
 def tell(found: "DataclassInstance") -> None:
-    """Print what it found as one line of JSON."""
+    """Print the result as one line of JSON."""
     print(json.dumps(asdict(found)))

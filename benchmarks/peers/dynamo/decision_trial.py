@@ -1,4 +1,4 @@
-"""Measurement of a decision: from the token ids of a long prompt to the worker that gets it.
+"""Measurement of routing decisions, from the token ids of a long prompt to the chosen worker.
 
 The same steps for every index, in a process of its own. Standard library only, because the environments of
 peers import it as well.
@@ -13,34 +13,34 @@ from dataclasses import dataclass, field
 from benchmarks.peers.dynamo.caches import Announcement, Caches, Prompt
 
 PROMPT_BLOCKS = 1024
-"""16,384 tokens."""
+"""Length of a prompt in blocks, which are 16,384 tokens."""
 KINDS = ("turn", "system", "new")
 CONVERSATIONS = 64
-"""Number of conversations of that length; "turn" continues one each."""
+"""Number of conversations of that length. Each prompt of the kind "turn" continues one of them."""
 PROMPTS = 25
 REPEATS = 4
 
 Decide = Callable[[list[int]], Awaitable[int]]
-"""The worker that a prompt of these token ids should be sent to. Nothing is booked."""
+"""Function that returns the best worker for a prompt of the given token ids, without reserving it."""
 
 
 @dataclass(slots=True)
 class Decided:
-    """Result of one process."""
+    """Result of one process of the trial."""
 
     decision_us: dict[str, float] = field(default_factory=dict)
-    """Median, from a list of token ids, by kind of prompt."""
+    """Median microseconds of a decision from a list of token ids, by kind of prompt."""
     p99_us: dict[str, float] = field(default_factory=dict)
     packed_us: dict[str, float] = field(default_factory=dict)
-    """Median, from ids that are packed already, where a side takes them."""
+    """Median microseconds of a decision from packed token ids, if the program accepts these."""
     parts_us: dict[str, float] = field(default_factory=dict)
-    """Median of parts of a decision, of all kinds of prompts, where they can be distinguished."""
+    """Median microseconds of the parts of a decision, over all kinds of prompts, if the parts can be measured."""
     wrong: int = 0
-    """Decisions for a worker that has less of the prompt than another: none of them has anything to do."""
+    """Number of decisions for a worker that holds less of the prompt than another, although all workers are idle."""
 
 
 class Situation:
-    """Workers with full caches, and the prompts that come. The same for the same arguments."""
+    """Workers with full caches, and prompts. The same arguments give the same situation."""
 
     def __init__(self, *, seed: int, workers: int, systems: int, blocks: int) -> None:
         caches = Caches(seed, workers=workers, systems=systems)
@@ -54,7 +54,7 @@ class Situation:
 
 
 async def measure(decide: Decide, prompts: Sequence[Prompt]) -> Decided:
-    """Decide where each of *prompts* should go, several times, one after the other."""
+    """Decide several times for each of *prompts*, one after the other."""
     found = Decided()
     for kind in dict.fromkeys(prompt.kind for prompt in prompts):
         times_us: list[float] = []

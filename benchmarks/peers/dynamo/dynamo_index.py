@@ -20,7 +20,7 @@ from benchmarks.peers.dynamo.index_trial import measure
 
 
 class Tree:
-    """Its index, with the names that the benchmark has for things."""
+    """Adapter for Dynamo's index, with the interface of the benchmark."""
 
     def __init__(self) -> None:
         self._tree = RadixTree()

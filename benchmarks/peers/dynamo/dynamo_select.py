@@ -22,7 +22,7 @@ WAIT_S = 120.0
 
 
 class CachesUnknownError(Exception):
-    """The service does not know the caches, though it received all events."""
+    """Error for a service that does not know the caches, although it received all events."""
 
 
 async def run(prompts: Sequence[Prompt], ports: Sequence[str]) -> Decided:
@@ -51,10 +51,10 @@ async def run(prompts: Sequence[Prompt], ports: Sequence[str]) -> Decided:
 
 
 async def _know(service: Any, prompts: Sequence[Prompt]) -> None:
-    """Return once the service has heard of all that there is of *prompts*, in order: the last are the latest.
+    """Return when the service knows the caches for all of *prompts*, in order, because the last are the latest.
 
     Raises:
-        CachesUnknownError: it has not after two minutes.
+        CachesUnknownError: if the service does not know the caches after two minutes.
     """
     give_up_at = time.monotonic() + WAIT_S
     unknown = itertools.cycle(prompts)

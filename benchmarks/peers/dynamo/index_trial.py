@@ -1,4 +1,4 @@
-"""Measurement of an index of caches: the same steps for every index, in a process of its own.
+"""Measurement of an index of caches, with the same steps for every index, in a separate process.
 
 Standard library only, because the environments of peers import it as well.
 """
@@ -17,83 +17,83 @@ from benchmarks.peers.dynamo.caches import Announcement, Caches, Prompt
 from benchmarks.peers.dynamo.stopwatch import timed_us
 
 CHUNK = 32
-"""Announcements that are encoded before they are applied: few, so that the memory is not theirs."""
+"""Number of announcements that are encoded before they are applied. A low number keeps their memory small."""
 SAMPLES = 8
-"""Readings of memory while the caches fill."""
+"""Number of memory readings while the caches fill."""
 LOOKUP_BLOCKS = 272
 LOOKUP_PROMPTS = 50
 LOOKUP_REPEATS = 4
 SINGLE_SHARE = 0.05
-"""Blocks that are reported one by one, of those that were reported in runs."""
+"""Number of blocks reported one by one, as a share of the blocks reported in runs."""
 STEP_EVENTS = 8
-"""Requests of a worker that complete a block in the same step of its engine."""
+"""Number of requests of a worker that complete a block in the same step of its engine."""
 REMOVED_SHARE = 0.1
-"""Announcements that are taken back in either way of telling it."""
+"""Share of the announcements that are removed in each of the two ways of reporting."""
 REMOVED_HASHES = 32
-"""Blocks that are reported as removed at once."""
+"""Number of blocks that are reported as removed at once."""
 
 T = TypeVar("T")
 
 
 class Index(Protocol):
-    """An index of what the caches of workers hold, as the benchmark talks to it. Workers are numbers."""
+    """Index of the cached blocks of workers, with the interface of the benchmark. Workers are numbers."""
 
     def stored(self, step: Sequence[Announcement]) -> list[bytes]:
         """Return the messages of *step*, all of one worker; encoding is not timed."""
         ...
 
     def removed(self, hashes: Sequence[int], *, one_by_one: bool) -> list[bytes]:
-        """The same for removed blocks; *one_by_one*: an event for each."""
+        """Return the messages for removed blocks. With *one_by_one*, each block has a separate event."""
         ...
 
     def apply(self, worker: int, message: bytes) -> None: ...
 
     def prefix(self, token_ids: list[int]) -> Any:
-        """Return the hashes of the blocks, by which it matches."""
+        """Return the block hashes that the index uses for matching."""
         ...
 
     def match(self, prefix: Any) -> Any:
-        """Leading blocks that each worker holds, in the form that the index has for it."""
+        """Return the number of leading blocks that each worker holds, in the format of the index."""
         ...
 
     def hits(self, matched: Any) -> dict[int, int]:
-        """The same in the form that is compared; not timed."""
+        """Return the same result in a common format for comparison. This is not timed."""
         ...
 
 
 @dataclass(slots=True)
 class Work:
-    """Something that was done many times, and what it took in all."""
+    """Number of repetitions of an operation, and their total time."""
 
     blocks: int = 0
     messages: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    """Processor time of all threads."""
+    """Processor time of all threads, in seconds."""
 
 
 @dataclass(slots=True)
 class Measured:
-    """Result of one process."""
+    """Result of one process of the trial."""
 
     stored: Work = field(default_factory=Work)
-    """Blocks in runs of 16 to 272."""
+    """Work of storing blocks in runs of 16 to 272."""
     stored_singly: Work = field(default_factory=Work)
-    """Blocks one by one, as generated tokens complete them."""
+    """Work of storing blocks one by one, as generated tokens complete them."""
     removed: Work = field(default_factory=Work)
     removed_singly: Work = field(default_factory=Work)
     bytes_per_block: list[float] = field(default_factory=list)
-    """Growth of resident memory by block and worker that holds it, at each eighth of the way."""
+    """Growth of resident memory per block and worker, at each eighth of the trial."""
     match_us: dict[str, float] = field(default_factory=dict)
-    """Median, from hashes that are there, by kind of prompt."""
+    """Median microseconds of a match from existing hashes, by kind of prompt."""
     hash_and_match_us: dict[str, float] = field(default_factory=dict)
-    """Median, from a list of token ids, by kind of prompt."""
+    """Median microseconds of a match from a list of token ids, by kind of prompt."""
     wrong: int = 0
-    """Matches that are not what the caches hold."""
+    """Number of matches that differ from the contents of the caches."""
 
 
 def measure(index: Index, *, seed: int, workers: int, systems: int, blocks: int) -> Measured:
-    """Fill *index*, ask it, and empty a part of it. Of *blocks*, each counts once for every worker that holds it."""
+    """Fill *index*, query it, and remove part of its blocks. A block counts once for every worker that holds it."""
     caches = Caches(seed, workers=workers, systems=systems)
     reported = list(caches.fill(blocks))
     found = Measured()
@@ -116,7 +116,7 @@ def measure(index: Index, *, seed: int, workers: int, systems: int, blocks: int)
 
 
 def wrong(index: Index, prompts: Iterable[Prompt]) -> int:
-    """Return for how many of *prompts* the answer differs from what is held."""
+    """Return for how many of *prompts* the answer differs from the caches."""
     return sum(index.hits(index.match(index.prefix(prompt.token_ids))) != prompt.held for prompt in prompts)
 
 
@@ -165,7 +165,7 @@ def _apply(index: Index, messages: Sequence[tuple[int, bytes]], work: Work) -> N
 
 
 def _look_up(index: Index, prompts: Sequence[Prompt]) -> tuple[float, float]:
-    """Medians in microseconds: from hashes that are there, and from token ids."""
+    """Return median microseconds of matches from existing hashes and from token ids."""
     asked = [prompt.token_ids for prompt in prompts]
     prefixes = [index.prefix(token_ids) for token_ids in asked]
     match_us = timed_us(index.match, prefixes * LOOKUP_REPEATS)
@@ -174,13 +174,13 @@ def _look_up(index: Index, prompts: Sequence[Prompt]) -> tuple[float, float]:
 
 
 def chunks(items: Iterable[T], size: int) -> Iterator[list[T]]:
-    """*items* in lists of *size*; the last may be shorter."""
+    """Yield *items* in lists of *size*. The last list can be shorter."""
     remaining = iter(items)
     while chunk := list(islice(remaining, size)):
         yield chunk
 
 
 def resident_bytes() -> int:
-    """Memory of this process that is in RAM, as Linux counts it."""
+    """Return the resident memory of this process, as counted by Linux."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -1,4 +1,4 @@
-"""Engines that publish KV events by ZMQ, each on a port of its own, once a subscriber has come."""
+"""Engines that publish KV events with ZeroMQ, each on a separate port, after a subscriber has connected."""
 
 import struct
 from collections.abc import Mapping, Sequence
@@ -11,11 +11,11 @@ SUBSCRIBED = b"\x01"
 
 
 class NobodyListensError(Exception):
-    """Not every engine has got a subscriber in time."""
+    """Error for engines without a subscriber in time."""
 
 
 class Publisher:
-    """A PUB socket for each of *engines* engines. A context manager; messages wait in it until they are read."""
+    """PUB socket for each of *engines* engines. Messages wait in the socket until they are read."""
 
     def __init__(self, engines: int) -> None:
         self._context = zmq.Context()
@@ -36,10 +36,10 @@ class Publisher:
         self._context.destroy()
 
     def publish(self, batches: Mapping[int, Sequence[bytes]], *, timeout_s: float) -> None:
-        """Send each engine's batches when its subscriber has come; returns without waiting until they are read.
+        """Send each engine's batches when its subscriber has connected. Does not wait until the batches are read.
 
         Raises:
-            NobodyListensError: for *timeout_s* no engine has got one, and some have none yet.
+            NobodyListensError: if no further engine got a subscriber within *timeout_s*, and some have none.
         """
         poller = zmq.Poller()
         engine_of = {socket: engine for engine, socket in enumerate(self._sockets)}

@@ -1,4 +1,4 @@
-"""Ours and a peer's program for the same trial, by turns, each time in a fresh process; both findings side by side."""
+"""Alternating runs of Warmgate and a peer for the same trial, each in a new process, with the results of both."""
 
 import json
 import sys
@@ -16,12 +16,12 @@ ROOT = Path(__file__).resolve().parents[3]
 TIMEOUT_S = 170.0
 
 Found = Mapping[str, Any]
-"""Last line of a process: one JSON object."""
+"""Last line of a process's output, a JSON object."""
 
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One side of a trial."""
+    """Program of one side of a trial."""
 
     name: str
     command: Sequence[str]
@@ -29,16 +29,16 @@ class Program:
 
     @classmethod
     def ours(cls, module: str, shipped: Shipped | None) -> "Program":
-        """*module* of `benchmarks.peers.dynamo` upon the wheel, or upon the sources where there is not one."""
+        """Return the program for *module* of `benchmarks.peers.dynamo`, with the compiled wheel or else the sources."""
         places = [*([str(shipped.directory)] if shipped else []), str(ROOT)]
         command = [sys.executable, "-P", "-m", f"benchmarks.peers.dynamo.{module}"]
         return cls("Warmgate", command, {"PYTHONPATH": ":".join(places)})
 
     @classmethod
     def of(cls, peer: Peer, module: str) -> "Program":
-        """*module* of `benchmarks.peers.dynamo` in the environment of *peer*.
+        """Return the program for *module* of `benchmarks.peers.dynamo` in the environment of *peer*.
 
-        Dynamo's log is kept to errors: it would write a line per decision.
+        Dynamo logs only errors, because it would otherwise log every decision.
         """
         return cls(peer.name, [str(peer.python), "-m", f"benchmarks.peers.dynamo.{module}"], {"DYN_LOG": "error"})
 
@@ -50,10 +50,10 @@ def run(
     *,
     meanwhile: Callable[[], None] | None = None,
 ) -> Found:
-    """Run *program* and return its result; *meanwhile* is called when it has been started.
+    """Run *program* and return its result. *meanwhile* is called after the start of the program.
 
     Raises:
-        ChildFailedError: it failed, or took too long.
+        ChildFailedError: if the program failed or took too long.
     """
     arguments = [text for name, value in options.items() for text in (f"--{name}", str(value))]
     child = processes.start(program.name.lower(), [*program.command, *arguments], environment=program.environment)
@@ -69,25 +69,25 @@ def run(
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Results of both, round by round."""
+    """Results of both sides, round by round."""
 
     ours: Sequence[Found]
     theirs: Sequence[Found]
 
     def spreads(self, figure: Callable[[Found], float]) -> tuple[Spread, Spread, Spread]:
-        """Ours, theirs, and ours divided by theirs of the same round."""
+        """Return Warmgate's figures, the peer's figures, and their ratio in the same round."""
         ours, theirs = [figure(found) for found in self.ours], [figure(found) for found in self.theirs]
         ratios = [own / other for own, other in zip(ours, theirs, strict=True)]
         return Spread.of(ours), Spread.of(theirs), Spread.of(ratios)
 
     @property
     def wrong(self) -> int:
-        """Answers of either that were not right."""
+        """Return the number of wrong answers of both sides."""
         return sum(found["wrong"] for found in (*self.ours, *self.theirs))
 
 
 def by_turns(ours: Callable[[], Found], theirs: Callable[[], Found], *, rounds: int) -> Sides:
-    """Both, *rounds* times; who begins alternates."""
+    """Run both sides *rounds* times. The side that starts alternates."""
     mine: list[Found] = []
     others: list[Found] = []
     for number in range(rounds):

@@ -1,4 +1,4 @@
-"""Measurement of a short operation, over and over.
+"""Repeated measurement of a short operation.
 
 Standard library only, because the environments of peers import it as well.
 """

@@ -1,4 +1,4 @@
-"""Events as vLLM 0.24 and later sends them: msgpack batches of maps (`vllm/distributed/kv_events.py`)."""
+"""KV events in the format of vLLM 0.24 and later: msgpack batches of maps (`vllm/distributed/kv_events.py`)."""
 
 from array import array
 from collections.abc import Sequence
@@ -9,16 +9,16 @@ import msgspec
 from benchmarks.peers.dynamo.caches import BLOCK_TOKENS, Announcement
 
 SENT_AT = 1_760_000_000.0
-"""Seconds since 1970; the same for all, so that the same caches make the same bytes."""
+"""Unix time in all events. A constant time makes the events of equal caches equal."""
 
 
 def stored(step: Sequence[Announcement]) -> bytes:
-    """One batch: what one step of one engine stored."""
+    """Return a batch of the blocks that one engine stored in one step."""
     return _batch([_stored(announcement) for announcement in step])
 
 
 def removed(hashes: Sequence[int], *, one_by_one: bool) -> bytes:
-    """One batch. vLLM reports each removed block by an event of its own, and so does *one_by_one*."""
+    """Return a batch of removed blocks. With *one_by_one*, each block has its own event, as in vLLM."""
     reported = [[value] for value in hashes] if one_by_one else [list(hashes)]
     return _batch(
         [{"type": "BlockRemoved", "block_hashes": each, "medium": "GPU", "group_idx": 0} for each in reported]

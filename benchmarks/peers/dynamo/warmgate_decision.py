@@ -1,4 +1,4 @@
-"""Our own decision under the benchmark: hash the tokens, match what the engines reported, rank the workers.
+"""Warmgate's decision in the benchmark: hash the tokens, match the KV events, and rank the workers.
 
 The objects are those that the gateway has, put together as it puts them together. The way of the request to its token
 ids is not part of it, as it is not with Dynamo's `select`.
@@ -27,13 +27,13 @@ NOW = 1_000.0
 OUTPUT_TOKENS = 256.0
 TOKEN_BYTES = 4
 TEXT = Prefix(b"")
-"""The prompt as text, which is not looked at where its exact tokens are known."""
+"""Prompt as text, which is not used if the exact tokens are known."""
 
 T = TypeVar("T")
 
 
 class Decision:
-    """A fleet of trusted workers with nothing to do, and a strategy."""
+    """Fleet of trusted idle workers, and a strategy."""
 
     def __init__(self, situation: Situation) -> None:
         reported = EventIndex()

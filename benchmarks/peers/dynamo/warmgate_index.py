@@ -1,4 +1,4 @@
-"""Our index of what engines tell under the benchmark: from vLLM's msgpack to who has how much of a prompt."""
+"""Warmgate's index of KV events in the benchmark, from vLLM's msgpack to the hits of a prompt."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,13 +14,13 @@ from gateway.workers.kv_events.decoding import Decoder
 
 MODEL = "tiny"
 MAX_BYTES = 2**40
-"""No limit: nothing is evicted for want of room."""
+"""Memory limit of the index, which is so high that nothing is evicted."""
 KEY = bytes(range(32))
 HOST = "http://worker-"
 
 
 class EventIndex:
-    """A `Residency` behind the decoders of its streams, one for each worker."""
+    """Index of KV events: a `Residency` with one decoder for the stream of each worker."""
 
     def __init__(self) -> None:
         self.hasher = TokenHasher(KEY)

@@ -1,4 +1,4 @@
-"""`python -m benchmarks.peers.routing`."""
+"""`python -m benchmarks.peers.routing`: compare Warmgate's routing with other routers on recorded traffic."""
 
 import sys
 

@@ -1,7 +1,7 @@
-"""One chat over one connection, with as little work per piece of the answer as there can be.
+"""Client for one chat over one connection, with minimal work per piece of the answer.
 
-A client that costs little is what lets workers, router and clients share two cores: pieces are kept as they come, and
-looked at when the answer is complete.
+Because the client costs little, workers, router and clients can share two cores. The client stores received pieces and
+parses them when the answer is complete.
 """
 
 import asyncio
@@ -17,21 +17,21 @@ READ_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """Outcome of one request; times are seconds of the clock, from when it should have been sent."""
+    """Result of one request. Times are in real seconds, counted from the planned sending time."""
 
     ttft_s: float
     e2e_s: float
     late_s: float
-    """Delay of its sending: the client's own lag."""
+    """Delay of sending the request, which is the client's own lag."""
     failure: str | None
-    """None: it was answered to the end. Else the status, or what was wrong with the stream."""
+    """Status or error of the stream, or None if the answer is complete."""
 
 
 class Door:
-    """Address of a router. One connection for each request, so that no answer waits for another."""
+    """Address of a router. Each request uses a new connection, so that no answer waits for another."""
 
     def __init__(self, url: str, *, timeout_s: float, key: str | None = None) -> None:
-        """*key* is sent as a bearer token; None: none is wanted."""
+        """Create the address. *key* is sent as a bearer token. None sends no token."""
         parts = urlsplit(url)
         if parts.hostname is None or parts.port is None:
             raise ValueError(f"{url} has no host or no port")
@@ -40,7 +40,7 @@ class Door:
         self._more_headers = () if key is None else (f"authorization: Bearer {key}",)
 
     async def ask(self, body: bytes, *, due: float) -> Answer:
-        """Send *body*, which was due at that time of the monotonic clock, and read the answer to its end."""
+        """Send *body*, which was due at the given monotonic time, and read the answer to its end."""
         sent = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout_s):

@@ -5,7 +5,7 @@ answered). Ours comes from the wheel with the compiled core; kv_aware hears the 
 seconds of the workers. `--find-load` looks for the load at which TTFT p90 of the best other router reaches 4 s with
 some short runs, and measures everybody there.
 
-Exit status: 0 the bar is met, 1 it is missed, 2 the benchmark could not run.
+Exit status: 0 if the target is met, 1 if the target is missed, 2 if the benchmark could not run.
 """
 
 import argparse
@@ -30,7 +30,7 @@ CANNOT_RUN = (ChildFailedError, NotInstalledError, NoLoadFoundError, ValueError)
 
 
 def run(options: argparse.Namespace) -> Report:
-    """Raises one of `CANNOT_RUN`."""
+    """Run the benchmark. Raises one of `CANNOT_RUN`."""
     circumstances = Circumstances.observe(seed=options.seed, packages=PACKAGES)
     cut = SLICES[options.slice]
     trial = trial_of(cut, options)
@@ -48,7 +48,7 @@ def run(options: argparse.Namespace) -> Report:
 
 
 def trial_of(cut: Slice, options: argparse.Namespace) -> Trial:
-    """Raises ValueError: nothing is left of the trace."""
+    """Return the trial for the options. Raises ValueError if the trace has no requests left."""
     shrink = options.shrink or cut.shrink
     slicing = Slicing(options.size or cut.size, options.turns or cut.most_turns, shrink, options.seed)
     workers = WorkerOptions(
@@ -63,7 +63,7 @@ def trial_of(cut: Slice, options: argparse.Namespace) -> Trial:
 
 
 def measure(trial: Trial, entrant: Entrant, *, load: float) -> Outcome:
-    """One run, reported on standard error."""
+    """Run one measurement, and report it on standard error."""
     begun = time.monotonic()
     outcome = trial.run(entrant, load=load)
     print(
@@ -84,7 +84,7 @@ def _prepared(names: Sequence[str], shipped: Shipped | None) -> dict[str, Entran
 
 
 def _load_of_the_best(trial: Trial, entrants: Mapping[str, Entrant], first: float) -> tuple[float, list[Look]]:
-    """The load that the best of the others can bear, and how it was found."""
+    """Return the highest load that the best other router can serve, and how the load was found."""
 
     def p90_s(name: str, load: float) -> float:
         return measure(trial, entrants[name], load=load).ttft_p90_s

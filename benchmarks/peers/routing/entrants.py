@@ -1,4 +1,4 @@
-"""The compared routers: ours as it is shipped, and each other with a policy of its own."""
+"""Compared routers: Warmgate as compiled for the image, and each other router with its own policy."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -18,12 +18,12 @@ TOKENIZER_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """Factor by which everything is faster than in production."""
+    """Factor by which everything runs faster than in production."""
 
     speed: float
-    """Seconds of the workers in one of the clock."""
+    """Seconds of the workers per real second."""
     shrink: int
-    """Tokens of a recorded prompt for one of ours."""
+    """Number of recorded prompt tokens per token in the run."""
 
 
 IN_EARNEST = Pace(1.0, 1)
@@ -38,21 +38,23 @@ class Entrant(Protocol):
 
     @property
     def pins(self) -> Sequence[str]:
-        """Return the packages whose versions identify it; empty for ours."""
+        """Return the packages whose versions identify the router, or nothing for Warmgate."""
         ...
 
     def prepare(self) -> None:
-        """Install what is missing. Raises NotInstalledError."""
+        """Install missing programs. Raises NotInstalledError if this fails."""
         ...
 
     def start(self, processes: Processes, workers: Workers, pace: Pace) -> tuple[Child, str]:
-        """Its process before *workers*, and its URL, ready to serve. Raises ChildFailedError."""
+        """Start the router in front of *workers*. Return its process and its URL when it is ready. Raises
+        ChildFailedError.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Ours:
-    """The gateway with one strategy. *shipped*: the wheel with the compiled core; None: the checkout."""
+    """Warmgate with one strategy. *shipped* is the compiled wheel, or None for the checkout."""
 
     strategy: str
     shipped: Shipped | None = None
@@ -79,7 +81,7 @@ class Ours:
 
 
 def settings_of(strategy: str, workers: list[str], tokenizer: Path, pace: Pace) -> dict[str, Any]:
-    """Defaults, but that what they say in seconds, or in tokens per second, is as fast and as short as the rest."""
+    """Return default settings, with all seconds and rates scaled to the speed of the run."""
     return {
         "server": {"host": "127.0.0.1", "port": free_port()},
         "models": [
@@ -102,7 +104,7 @@ def settings_of(strategy: str, workers: list[str], tokenizer: Path, pace: Pace) 
 
 
 def tokenizer_folder(processes: Processes) -> Path:
-    """The folder with that of the workers, as an operator would have it beside the gateway."""
+    """Return the folder with the tokenizer of the workers, as operators provide it to the gateway."""
     folder = processes.directory / "tokenizer"
     if not folder.exists():
         command = [sys.executable, "-m", "gateway", "simulate", "--write-tokenizer", str(folder)]
@@ -112,7 +114,7 @@ def tokenizer_folder(processes: Processes) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Theirs:
-    """Another router, with its defaults; *paced* makes it with what it says in seconds as fast as the rest."""
+    """Other router with its defaults. *paced* creates the router with its times scaled to the speed of the run."""
 
     paced: Callable[[Pace], Router]
     is_ours: bool = False
@@ -138,7 +140,7 @@ class Theirs:
 
 
 def smg(pace: Pace) -> Smg:
-    """Its defaults: worker loads every 10 s, new workers warmed up for 60 s, placements trusted for 180 s."""
+    """Return SMG with defaults: worker loads every 10 s, warm-up of 60 s, placements valid for 180 s."""
     seconds = {"--load-monitor-interval": 10, "--worker-warmup-secs": 60, "--cache-ttl-secs": 180}
     flags = [(name, str(max(1, round(value / pace.speed)))) for name, value in seconds.items()]
     return Smg("cache_aware", tuple(word for flag in flags for word in flag))
@@ -164,5 +166,5 @@ ENTRANTS: Mapping[str, Maker] = {
     "vllm-router": _theirs(lambda _: VllmRouter("cache_aware")),
     "vllm-router-turns": _theirs(lambda _: VllmRouter("round_robin")),
 }
-"""Entrants by the names of the option `--peers`."""
+"""Routers by their names in the option `--peers`."""
 DEFAULT = tuple(ENTRANTS)

@@ -1,4 +1,4 @@
-"""The load at which the best of the others just keeps its time to the first token."""
+"""Search for the highest load at which the best other router keeps its time to first token within the limit."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -7,19 +7,19 @@ TTFT_P90_LIMIT_S = 4.0
 GROWTH = 1.5
 MOST_GROWTHS = 8
 RATIO = 1.06
-"""The search ends when the lowest load that is too much is within so much of the highest that is not."""
+"""Ratio at which the search ends, between the lowest excessive load and the highest acceptable load."""
 
 P90 = Callable[[str, float], float]
-"""TTFT p90 in seconds of the router of that name at that load."""
+"""Function that returns the TTFT p90 in seconds of the named router at a load."""
 
 
 class NoLoadFoundError(Exception):
-    """The limit is reached at no load that was tried, or kept at none."""
+    """Error for a search without result: the limit was exceeded at no tried load, or at every one."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """One short run of the search."""
+    """Short run of the search."""
 
     router: str
     load: float
@@ -40,10 +40,10 @@ class LoadSearch:
     looks: list[Look] = field(default_factory=list)
 
     def highest(self, first: float) -> float:
-        """The highest load that the best router keeps, to within `RATIO`; *first* is where the search begins.
+        """Return the highest load that the best router can serve, within `RATIO`. *first* is the start of the search.
 
         Raises:
-            NoLoadFoundError: it is not between *first* divided and multiplied by `GROWTH` `MOST_GROWTHS` times.
+            NoLoadFoundError: if the load is not within `MOST_GROWTHS` steps of the factor `GROWTH` from *first*.
         """
         low, high = self._bracket(first)
         while high / low > RATIO:
@@ -52,7 +52,7 @@ class LoadSearch:
         return low
 
     def _bracket(self, first: float) -> tuple[float, float]:
-        """A load that is kept and a higher one that is not."""
+        """Return a load that meets the limit, and a higher load that does not."""
         is_kept = self._is_kept(first)
         load = first
         for _ in range(MOST_GROWTHS):
@@ -75,12 +75,12 @@ class LoadSearch:
         return False
 
     def _best_first(self) -> list[str]:
-        """Return the names by their last results; those without any come last, in their order."""
+        """Return the names ordered by their last results. Names without a result come last."""
         last = {look.router: look.ttft_p90_s / look.load for look in self.looks}
         return sorted(self.routers, key=lambda router: last.get(router, float("inf")))
 
     def _is_too_much(self, router: str, load: float) -> bool:
-        """It did not keep the limit at that load or a lower one."""
+        """Return whether the router exceeded the limit at this load or a lower one."""
         return any(
             look.router == router and look.load <= load and look.ttft_p90_s > self.limit_s for look in self.looks
         )

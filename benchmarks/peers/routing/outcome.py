@@ -1,4 +1,4 @@
-"""Outcome of one run through one router. All times are seconds of the workers."""
+"""Result of one run through one router. All times are in seconds of the workers."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from benchmarks.peers.routing.workers import Work
 
 @dataclass(frozen=True, slots=True)
 class Effort:
-    """Processor time, as cores that were busy all the time."""
+    """Processor time, as a number of cores that were always busy."""
 
     clients: float
     router: float
@@ -27,26 +27,26 @@ class Outcome:
     is_ours: bool
     requests: int
     failures: Mapping[str, int]
-    """Number of failures by kind; empty: all were answered."""
+    """Number of failures by kind, which is empty if all requests were answered."""
     hit_rate: float
-    """Cached share of all prompt tokens, as the workers count."""
+    """Cached share of all prompt tokens, as counted by the workers."""
     ttft_mean_s: float
-    """Mean from when a request was due. Times are of answered requests; infinite without any."""
+    """Mean time to first token of answered requests, counted from when they were due, or infinity without any."""
     ttft_p50_s: float
     ttft_p90_s: float
     ttft_p99_s: float
     e2e_p50_s: float
     imbalance: float
-    """Prompt tokens that the busiest worker computed, over the mean of all."""
+    """Prompt tokens that the busiest worker computed, divided by the mean of all workers."""
     busiest_share: float
-    """Share of all requests that the busiest worker got."""
+    """Share of all requests that the busiest worker received."""
     output_tokens: int
-    """Tokens as the workers count them: the same for all, or they got different requests."""
+    """Output tokens as counted by the workers, which must be equal for all routers."""
     late_p99_s: float
-    """Delay with which a request left the client."""
+    """Delay with which requests left the client."""
     effort: Effort
     took_s: float
-    """Duration by the clock."""
+    """Duration of the run in real seconds."""
 
     @classmethod
     def of(
@@ -60,7 +60,7 @@ class Outcome:
         speed: float,
         took_s: float,
     ) -> "Outcome":
-        """Raises ValueError: no one asked, or no worker was asked."""
+        """Summarize a run. Raises ValueError if there were no requests, or no worker received one."""
         answered = [answer for answer in answers if answer.failure is None]
         ttft = sorted(answer.ttft_s * speed for answer in answered)
         computed = [each.computed_tokens for each in work]
@@ -90,5 +90,5 @@ class Outcome:
 
 
 def percentile(ordered: Sequence[float], percent: int) -> float:
-    """Return the percentile *percent* of sorted values; infinite without any."""
+    """Return the percentile *percent* of sorted values, or infinity without values."""
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)] if ordered else float("inf")

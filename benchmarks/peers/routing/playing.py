@@ -1,4 +1,4 @@
-"""A slice before one router: everybody asks at their time, and the outcome of it."""
+"""Replay of a slice of traffic through one router, and its results."""
 
 import asyncio
 import time

@@ -1,8 +1,8 @@
-"""The slices of recorded traffic that go through every router, as who asks what when.
+"""Slices of recorded traffic that are sent through every router: sessions, requests and their times.
 
-A slice is made of sessions that come at fixed times, independent of the answers to others; inside a session the next
-turn follows the answer before. Chats of a trace without sessions are sessions of one turn. All times are seconds of the
-workers, and are divided by the load: at load 2 everybody comes, reads and thinks twice as fast.
+A slice consists of sessions that arrive at fixed times, independent of the answers to other sessions. Inside a session,
+the next turn follows the previous answer. In a trace without sessions, each chat is a session with one turn. All times
+are in seconds of the workers and are divided by the load: at load 2, sessions and turns arrive twice as fast.
 """
 
 import dataclasses
@@ -29,13 +29,13 @@ LETTERS = "etaoinshrdlcumpg"
 WORD_LETTERS = 8  # 32 bits
 ROLES = ("user", "assistant")
 TEMPLATE_TOKENS = {"user": 5, "assistant": 6}
-"""Tokens that the template of a simulated worker adds around a message."""
+"""Tokens that the chat template of a simulated worker adds to a message."""
 LONGEST_PAUSE_S = 120.0
-"""Agents come during so long a time; no pause in their trace is longer."""
+"""Time during which agents arrive. No pause in their trace is longer."""
 TALKS_EVERY_S = 8.0
-"""Mean time between the beginnings of two conversations of tau, which has no times of its own."""
+"""Mean time between the starts of two conversations of the tau trace, which has no recorded times."""
 TOOL_S, USER_S = 1.0, 8.0
-"""Mean time until a tool, or a person, has answered in them."""
+"""Mean seconds until a tool or a person answers in conversations of the tau trace."""
 
 
 class Prompt(Protocol):
@@ -44,7 +44,7 @@ class Prompt(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """A prompt that was recorded as text."""
+    """Prompt that was recorded as text."""
 
     recorded: Sequence[Message]
 
@@ -62,11 +62,11 @@ class MadeUp:
     blocks: tuple[int, ...]
     block_tokens: int
     tail_tokens: int
-    """Tokens after the last full block; different from all others."""
+    """Number of tokens after the last full block. Their text is unique."""
     number: int
 
     def messages(self) -> Sequence[Message]:
-        """Return messages that are, to a simulated worker, as many tokens as in blocks and tail. O(characters)."""
+        """Return messages with as many simulated tokens as blocks and tail. Takes O(characters)."""
         messages = [
             _message(ROLES[place % len(ROLES)], block, self.block_tokens) for place, block in enumerate(self.blocks)
         ]
@@ -74,12 +74,12 @@ class MadeUp:
 
 
 def _message(role: str, number: int, tokens: int) -> Message:
-    """Return a message of *tokens* with all that the template adds, but at least one of its own."""
+    """Return a message of *tokens* tokens including the template's tokens, with at least one token of its own."""
     return {"role": role, "content": _text(number, max(1, tokens - TEMPLATE_TOKENS[role]))}
 
 
 def _text(number: int, tokens: int) -> str:
-    """Words that say nothing but *number*, of which 32 bits count."""
+    """Return words that encode only *number*, of which 32 bits count."""
     word = "".join(LETTERS[number >> 4 * place & 15] for place in range(WORD_LETTERS))
     characters = tokens * CHARACTERS_PER_TOKEN
     return (word * (characters // WORD_LETTERS + 1))[:characters]
@@ -88,12 +88,12 @@ def _text(number: int, tokens: int) -> str:
 @dataclass(frozen=True, slots=True)
 class Turn:
     wait_s: float
-    """Pause after the answer before; 0 for the first."""
+    """Pause in seconds after the previous answer, or 0 for the first turn."""
     prompt: Prompt
     output_tokens: int
 
     def body(self) -> bytes:
-        """A streamed chat. O(characters)."""
+        """Return the body of a streamed chat. Takes O(characters)."""
         asked = {
             "model": MODEL,
             "messages": self.prompt.messages(),
@@ -108,48 +108,48 @@ class Turn:
 @dataclass(frozen=True, slots=True)
 class Session:
     begins_s: float
-    """Time after the beginning of the run."""
+    """Start of the session in seconds after the start of the run."""
     turns: Sequence[Turn]
 
     def at(self, load: float) -> "Session":
-        """The same, *load* times as fast."""
+        """Return the session at *load* times its speed."""
         turns = [dataclasses.replace(turn, wait_s=turn.wait_s / load) for turn in self.turns]
         return Session(self.begins_s / load, turns)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerRates:
-    """Rates of the workers of a slice, before tokens are shrunk."""
+    """Rates of the workers of a slice, before token counts are reduced."""
 
     blocks: int
-    """KV cache, in blocks of 16 tokens."""
+    """Size of the KV cache in blocks of 16 tokens."""
     prefill_tokens_per_s: float
     tpot_ms: float = 12.0
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """*size* is how many conversations, requests or sessions are taken where no one says."""
+    """Slice of a trace. *size* is the default number of conversations, requests or sessions."""
 
     title: str
     size: int
     most_turns: int | None
-    """Default limit of turns of a session; None: all."""
+    """Default maximum number of turns per session, or None for no limit."""
     rates: WorkerRates
     shrink: int
-    """Prompts are so many times shorter than recorded, where no one says; so are caches and rates."""
+    """Default factor by which prompts, caches and rates are smaller than recorded."""
     load: float
-    """Default load."""
+    """Default load of the slice."""
     sessions: "Callable[[Slicing], list[Session]]"
 
 
 @dataclass(frozen=True, slots=True)
 class Slicing:
-    """The part of a trace that is taken, and how."""
+    """Selected part of a trace, with its parameters."""
 
     size: int
     most_turns: int | None
-    """Limit of turns of a session; None: all."""
+    """Maximum number of turns per session, or None for no limit."""
     shrink: int
     seed: int
 
@@ -194,14 +194,14 @@ def _pause_s(messages: Sequence[Message], rng: random.Random) -> float:
 
 
 def conversation(slicing: Slicing) -> list[Session]:
-    """The head of the chat trace, at its own times: sessions of one turn."""
+    """Return the beginning of the chat trace with its recorded times, as sessions with one turn."""
     trace = read_trace(CONVERSATION).part(0, slicing.size)
     arrivals = OpenLoop(trace.requests, random.Random(slicing.seed), speed=1.0).begin()
     return [Session(at, [_turn(recorded, 0.0, trace.block_tokens, slicing)]) for at, recorded in arrivals]
 
 
 def agentic(slicing: Slicing) -> list[Session]:
-    """The first sessions of coding agents, with their own pauses; they come at random during one longest pause."""
+    """Return the first sessions of coding agents with their recorded pauses. The sessions start at random times."""
     rng = random.Random(slicing.seed)
     trace = read_trace(AGENTIC).part(0, slicing.size)
     sessions = []

@@ -15,7 +15,7 @@ MEAN_BAR = 0.8
 WORSE = 1.05
 KV_AWARE = "warmgate kv_aware"
 BUSY_CORES = 1.5
-"""Busy cores, of two, above which the machine may have been the limit."""
+"""Number of busy cores, of two, above which the machine may have limited the results."""
 
 NOTES = (
     "Hit rate and tokens: as the workers count. TTFT: from when a request was due. Imbalance: prompt tokens that the "
@@ -47,7 +47,7 @@ def tell(
     looks: Sequence[Look] = (),
     pins: Sequence[str] = (),
 ) -> None:
-    """Bars, tables and notes of *outcomes*, all of them at *load*, which *looks* have found, if there are any.
+    """Write targets, tables and notes for *outcomes* at *load*. *looks* are the runs that found the load, if any.
 
     *pins*: the versions of the other routers.
     """
@@ -97,7 +97,7 @@ def _chart(outcomes: Sequence[Outcome], load: float) -> BarChart:
 
 
 def _worse(ours: Outcome, others: Sequence[Outcome]) -> Table:
-    """Return the figures in which the best of the others is better than kv_aware by more than 5 %."""
+    """Return the figures in which the best other router is better than kv_aware by more than 5 %."""
     rows: list[Sequence[Cell]] = []
     best = max(others, key=lambda outcome: outcome.hit_rate)
     if best.hit_rate > ours.hit_rate * WORSE:

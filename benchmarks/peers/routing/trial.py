@@ -1,4 +1,4 @@
-"""One slice through one router at one load, with fresh programs and cold caches."""
+"""Run of one slice through one router at one load, with new programs and cold caches."""
 
 import dataclasses
 import time
@@ -16,15 +16,15 @@ from benchmarks.peers.routing.workers import WorkerOptions, Workers, since
 from benchmarks.processes import Processes
 
 PATIENCE_S = 300.0
-"""Longest wait of a client, by the clock."""
+"""Maximum wait of a client in real seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """The requests that every router gets."""
+    """Requests that every router receives."""
 
     sessions: Sequence[Session]
-    """Sessions at load 1."""
+    """Sessions of the slice at load 1."""
     workers: WorkerOptions
     shrink: int
 
@@ -33,15 +33,15 @@ class Trial:
         return Pace(self.workers.speed, self.shrink)
 
     def head(self, share: float) -> "Trial":
-        """Return the trial with the first sessions only, at least one: for a quick look."""
+        """Return the trial with only the first sessions, at least one, for a quick test."""
         return dataclasses.replace(self, sessions=self.sessions[: max(1, round(share * len(self.sessions)))])
 
     def run(self, entrant: Entrant, *, load: float) -> Outcome:
-        """Blocking; takes as long as the slice at *load*, and some seconds more.
+        """Run the slice and return the results. Blocks for the duration of the slice at *load* and some seconds more.
 
         Raises:
-            ChildFailedError: a worker or the router did not start.
-            ValueError: no request has reached a worker.
+            ChildFailedError: if a worker or the router did not start.
+            ValueError: if no request reached a worker.
         """
         sessions = [session.at(load) for session in self.sessions]
         with Processes() as processes:

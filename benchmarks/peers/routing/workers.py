@@ -1,4 +1,4 @@
-"""The simulated workers of one run: fresh programs with cold caches, and their own account of what they did."""
+"""Simulated workers of one run, started with cold caches, and their own counts."""
 
 import re
 import sys
@@ -11,22 +11,22 @@ from benchmarks.processes import Child, Processes
 BLOCK_TOKENS = 16
 SCRAPE_S = 10.0
 STREAM_INTERVAL = 8
-"""Output tokens in one event of a stream, as vLLM's option of this name: fewer events, so that the machine has time."""
+"""Output tokens per event of a stream, like vLLM's option of this name. Fewer events save processor time."""
 _SAMPLE = re.compile(r"^(vllm:\w+)(?:\{[^}]*\})? ([0-9.eE+-]+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerOptions:
-    """Options of a worker; what counts tokens is as small as prompts are."""
+    """Options of a worker. Token counts are reduced in the same way as prompts."""
 
     count: int
     blocks: int
-    """KV cache of one, in blocks of `BLOCK_TOKENS`."""
+    """KV cache size of one worker, in blocks of `BLOCK_TOKENS`."""
     prefill_tokens_per_s: float
     tpot_ms: float
     timing: str
     speed: float
-    """Seconds of theirs in one of the clock."""
+    """Seconds of the workers per real second."""
 
     def command(self) -> list[str]:
         flags = {
@@ -48,22 +48,22 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work that one worker reports since its start."""
+    """Work that one worker has done since its start, from its own metrics."""
 
     requests: int
-    """Requests that have ended."""
+    """Number of completed requests."""
     prompt_tokens: int
     cached_tokens: int
     output_tokens: int
 
     @property
     def computed_tokens(self) -> int:
-        """Computed tokens of prompts."""
+        """Return the number of computed prompt tokens."""
         return self.prompt_tokens - self.cached_tokens
 
 
 class Workers:
-    """*count* running workers, in the order of their URLs."""
+    """Running workers in the order of their URLs."""
 
     def __init__(self, children: Sequence[Child]) -> None:
         self.children = children
@@ -71,19 +71,19 @@ class Workers:
 
     @classmethod
     def start(cls, processes: Processes, options: WorkerOptions) -> "Workers":
-        """Raises ChildFailedError: one of them does not start."""
+        """Start the workers. Raises ChildFailedError if one of them does not start."""
         return cls([processes.start(f"worker{number}", options.command()) for number in range(options.count)])
 
     def work(self) -> list[Work]:
         return [work_of(_metrics(url)) for url in self.urls]
 
     def cpu_s(self) -> float:
-        """Processor seconds of all of them since their start."""
+        """Return the processor seconds of all workers since their start."""
         return sum(child.cpu_s() for child in self.children)
 
 
 def work_of(exposition: str) -> Work:
-    """Return the work by vLLM's metrics (vllm/v1/metrics/loggers.py)."""
+    """Return the work from vLLM's metrics (vllm/v1/metrics/loggers.py)."""
     totals: dict[str, float] = {}
     for name, value in _SAMPLE.findall(exposition):
         totals[name] = totals.get(name, 0.0) + float(value)
@@ -96,7 +96,7 @@ def work_of(exposition: str) -> Work:
 
 
 def since(before: Sequence[Work], after: Sequence[Work]) -> list[Work]:
-    """Return the work between two accounts of the same workers."""
+    """Return the work between two readings of the same workers."""
     return [
         Work(
             b.requests - a.requests,

@@ -1,4 +1,4 @@
-"""The head of a recorded trace, sent by a load generator that no one here wrote: NVIDIA's aiperf."""
+"""Scenario with the beginning of a recorded trace, sent by NVIDIA's load generator aiperf."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -19,7 +19,7 @@ ROUNDS, SECONDS = 1, 30.0
 ENTRANTS = (OURS, SGLANG, "smg cache_aware")
 TRACE = ROOT / "benchmarks" / "traces" / "mooncake_conversation_6000.jsonl"
 MOST_OUTPUT_TOKENS = 64
-"""Recorded answers are longer; with all of their tokens the clients would be the limit on one core."""
+"""Maximum length of answers. Recorded answers are longer, but would overload the clients on one core."""
 WORKERS = WorkerOptions(count=2, blocks=20_000, prefill_tokens_per_s=50_000, tpot_ms=12, timing="chunked", speed=1.0)
 TOKENIZER = "local/recorded"
 REVISION = "0" * 40  # of the snapshot, in the form that the hub's cache has it
@@ -29,16 +29,16 @@ FIGURES = {"time_to_first_token": "TTFT", "request_latency": "whole answer"}
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Measurements of aiperf for one target, with the workers' counts."""
+    """Measurements of aiperf for one target, with the counts of the workers."""
 
     target: str
     round: int
     asked: int
     answered: int
     milliseconds: Mapping[str, Mapping[str, float]]
-    """Statistics by metric of `FIGURES`."""
+    """Statistics for each metric in `FIGURES`, in milliseconds."""
     hit_rate: float
-    """Cached share of all prompt tokens, as the workers count."""
+    """Cached share of all prompt tokens, as counted by the workers."""
 
 
 def run(setting: Setting) -> Report:
@@ -70,7 +70,7 @@ def run(setting: Setting) -> Report:
 
 
 def head(trace: Path, seconds: float) -> list[str]:
-    """The lines of *trace* that came in its first *seconds*, with answers cut short."""
+    """Return the lines of *trace* of the first *seconds*, with shortened answers."""
     lines = []
     with trace.open(encoding="utf-8") as recording:
         for line in recording:
@@ -82,7 +82,7 @@ def head(trace: Path, seconds: float) -> list[str]:
 
 
 def save_tokenizer(home: Path) -> Path:
-    """A tokenizer trained on recorded conversations, where a hub's cache would have it; return *home*."""
+    """Save a tokenizer trained on recorded conversations in the cache folder of the model hub, and return *home*."""
     snapshots = home / "hub" / f"models--{TOKENIZER.replace('/', '--')}"
     snapshot = snapshots / "snapshots" / REVISION
     snapshot.mkdir(parents=True)
@@ -95,7 +95,7 @@ def save_tokenizer(home: Path) -> Path:
 
 
 def measure(field: Field, wanted: Wanted, trace: Path, home: Path, *, asked: int) -> list[Reading]:
-    """Everybody, one after the other. Raises `ChildFailedError` where ours or aiperf does not do its part."""
+    """Measure all routers one after the other. Raises `ChildFailedError` if Warmgate or aiperf fails."""
     found = []
     for number in range(wanted.rounds):
         for entrant in field.entrants:
@@ -117,10 +117,10 @@ def measure(field: Field, wanted: Wanted, trace: Path, home: Path, *, asked: int
 
 
 def drive(field: Field, target: Target, trace: Path, home: Path, *, name: str, seed: int) -> dict[str, Any]:
-    """Let aiperf send *trace* to *target*; its summary.
+    """Let aiperf send *trace* to *target*, and return its summary.
 
     Raises:
-        ChildFailedError: it failed, or left no summary.
+        ChildFailedError: if aiperf failed or wrote no summary.
     """
     folder = field.bench.processes.directory / name
     flags = {
@@ -151,7 +151,7 @@ def drive(field: Field, target: Target, trace: Path, home: Path, *, name: str, s
 
 
 def read(target: str, number: int, reported: Mapping[str, Any], *, asked: int, hit_rate: float) -> Reading:
-    """Return the kept part of aiperf's summary *reported*."""
+    """Return the needed part of aiperf's summary *reported*."""
     milliseconds = {
         name: {key: float(reported[name][key]) for key in ("avg", "p50", "p90", "p99")}
         for name in FIGURES
@@ -162,7 +162,7 @@ def read(target: str, number: int, reported: Mapping[str, Any], *, asked: int, h
 
 
 def tell(report: Report, found: Sequence[Reading]) -> None:
-    """The table, and the bar that ours answers everything."""
+    """Write the table, and the target that Warmgate answers all requests."""
     for name in dict.fromkeys(each.target for each in found if each.target == OURS):
         unanswered = sum(each.asked - each.answered for each in found if each.target == name)
         report.bars.append(Bar("requests of aiperf that warmgate did not answer", unanswered, "==", 0))

@@ -1,4 +1,4 @@
-"""Cases under wrk, by turns, and the tables of them: what the scenarios of saturation have in common."""
+"""Load tests with wrk and their tables, which all saturation scenarios share."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from benchmarks.report import Bar, Cell, Spread, Table
 
 WARM_UP_S = 1.0
 MOST_SLOW_CONNECTIONS = 32
-"""Limit for those that answer so slowly that more would only wait."""
+"""Maximum number of connections to targets that answer slowly."""
 STUB = "stub worker, no proxy"
 WORKERS = 2
 PER_CPU, OTHERS = "of nginx, per CPU s", "others on its core"
@@ -20,7 +20,7 @@ PER_CPU, OTHERS = "of nginx, per CPU s", "others on its core"
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One kind of load."""
+    """Kind of load."""
 
     title: str
     load: Load = "requests"
@@ -32,10 +32,10 @@ Found = Mapping[Case, Sequence[Measurement]]
 
 
 def measure(field: Field, wanted: Wanted, cases: Sequence[Case]) -> Found:
-    """All entrants and the stub worker itself under all *cases*, `Wanted.rounds` times.
+    """Measure all routers and the stub worker under all *cases*, `Wanted.rounds` times.
 
     Raises:
-        ChildFailedError: ours does not start or answer.
+        ChildFailedError: if Warmgate does not start or answer.
     """
     stub = field.bench.start_stub("--workers", str(WORKERS))
     workers = stub.urls["requests"].split(",")
@@ -71,19 +71,19 @@ def names(found: Sequence[Measurement]) -> list[str]:
 
 
 def best_of(found: Sequence[Measurement], load: Load, routers: Sequence[str]) -> str | None:
-    """Return which of *routers* has the highest median rate; None if none of them was measured."""
+    """Return the name in *routers* with the highest median rate, or None if none was measured."""
     there = [name for name in names(found) if name in routers]
     return max(there, key=lambda name: _rate(found, name, load).median) if there else None
 
 
 def bar_against(found: Sequence[Measurement], other: str | None, load: Load, what: str, least: float) -> list[Bar]:
-    """Return the bar that ours reaches *least* of the rate of *other* in the same rounds, if both were measured."""
+    """Return the target that Warmgate reaches *least* of the rate of *other*, if both were measured."""
     ratio = by_rate(found, OURS, load, other) if other is not None else None
     return [] if ratio is None else [Bar(f"{what}: warmgate, of {other}", ratio.median, ">=", least)]
 
 
 def by_rate(found: Sequence[Measurement], target: str, load: Load, to: str) -> Spread | None:
-    """The rate of *target* over that of *to*, by round; None where there is no round in which both answered."""
+    """Return the rate of *target* divided by that of *to*, by round, or None without a common round."""
     try:
         return ratios(found, target, load, to)
     except ValueError:
@@ -91,7 +91,7 @@ def by_rate(found: Sequence[Measurement], target: str, load: Load, to: str) -> S
 
 
 def by_processor_time(found: Sequence[Measurement], target: str, to: str) -> Spread | None:
-    """The same of answers per second of processor time, which a busy machine moves less."""
+    """Return the ratio of answers per second of processor time, which depends less on the load of the machine."""
     own, other = (
         {m.round: m.per_s / m.target_cpu for m in found if m.target == name and m.target_cpu} for name in (target, to)
     )
@@ -104,7 +104,7 @@ def errors_of_ours(found: Found) -> int:
 
 
 def table(case: Case, found: Sequence[Measurement]) -> Table:
-    """One line per target."""
+    """Return a table with one line per target."""
     rows: list[tuple[Cell | Spread, ...]] = []
     for name in names(found):
         own = [each for each in found if each.target == name]
@@ -126,7 +126,7 @@ def table(case: Case, found: Sequence[Measurement]) -> Table:
 
 
 def beside_ours(case: Case, found: Sequence[Measurement]) -> Table | None:
-    """Return the ratio of our rate to that of each other, in the same rounds; None where ours was not measured."""
+    """Return Warmgate's rate divided by each other rate in the same rounds, or None if Warmgate was not measured."""
     if OURS not in names(found):
         return None
     others = [name for name in names(found) if name not in {OURS, STUB}]
@@ -135,7 +135,7 @@ def beside_ours(case: Case, found: Sequence[Measurement]) -> Table | None:
 
 
 def chart(found: Found) -> BarChart:
-    """The rates of all, of nginx's in the same rounds; none where one did not answer."""
+    """Return a chart of all rates relative to nginx in the same rounds."""
 
     def of_nginx(name: str, case: Case) -> float | None:
         ratio = by_rate(found[case], name, case.load, NGINX)
@@ -147,7 +147,7 @@ def chart(found: Found) -> BarChart:
 
 
 def remarks(found: Found) -> list[str]:
-    """Return remarks that a reader needs to judge the figures."""
+    """Return remarks that readers need to judge the figures."""
     every = [each for measurements in found.values() for each in measurements]
     notes = []
     others = Spread.of(each.others_on_proxy_core for each in every)

@@ -1,4 +1,4 @@
-"""Effect of the number of connections: 1, 32 and 512 of them that never pause."""
+"""Effect of the number of connections: 1, 32 and 512 connections that never pause."""
 
 from benchmarks.peers.field import Setting, new_report, set_up_notes, taking_the_field
 from benchmarks.peers.scenarios import closed_loop
@@ -26,7 +26,7 @@ def run(setting: Setting) -> Report:
 
 
 def tell(report: Report, found: closed_loop.Found) -> None:
-    """A table for each number of connections; the bar is that none fails."""
+    """Write a table for each number of connections, and the target that no request fails."""
     report.bars.append(Bar("failed answers of warmgate", closed_loop.errors_of_ours(found), "==", 0))
     report.tables += [closed_loop.table(case, measurements) for case, measurements in found.items()]
     report.charts.append(closed_loop.chart(found))

@@ -1,4 +1,4 @@
-"""One of three workers fails, in four ways: how many callers get no answer, and for how long?"""
+"""Failures of one of three workers in four ways: number of failed requests, and duration of the failures."""
 
 import asyncio
 import os
@@ -25,17 +25,17 @@ from benchmarks.report import Bar, Cell, Report, Table
 ROUNDS, SECONDS = 1, 6.0
 PER_S, SLOW_PER_S = 30.0, 4.0
 STREAMS_SHARE = 0.5
-"""Share of that rate for streams."""
+"""Rate of streams, as a share of the rate of requests."""
 WARM_UP_REQUESTS = 12
 PROMPT_CHARACTERS = 1_000
 EVENT_MS = 20
 TIMEOUT_S = 5.0
-"""Time after which a caller gives up."""
+"""Seconds after which a caller gives up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sick:
-    """The worker that fails."""
+    """Worker that fails."""
 
     child: Child
     url: str
@@ -43,13 +43,13 @@ class Sick:
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One way to fail."""
+    """Way in which a worker fails."""
 
     name: str
     strike: Callable[[Sick], None]
     streams: bool = False
     at_share: float = 0.0
-    """Time at which it strikes, as a share of the measured time."""
+    """Time of the fault, as a share of the measured time."""
 
 
 def _kill(sick: Sick) -> None:
@@ -75,7 +75,7 @@ FAULTS = (
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One target through one fault."""
+    """Measurement of one target with one fault."""
 
     target: str
     fault: str
@@ -83,7 +83,7 @@ class Reading:
     asked: int
     ends: Counter[str]
     failing_s: float | None
-    """Time from the fault until the last failed request was due; None: none failed."""
+    """Seconds from the fault until the last failed request was due, or None if no request failed."""
 
     @property
     def failed(self) -> int:
@@ -113,7 +113,7 @@ def run(setting: Setting) -> Report:
 
 
 def measure(field: Field, wanted: Wanted) -> list[Reading]:
-    """Everybody through every fault. Raises `ChildFailedError` where ours does not start."""
+    """Measure all routers with every fault. Raises `ChildFailedError` if Warmgate does not start."""
     well = field.bench.start_stub("--workers", "2", "--event-ms", str(EVENT_MS)).urls["requests"].split(",")
     found: list[Reading] = []
     for number in range(wanted.rounds):
@@ -131,7 +131,7 @@ def measure(field: Field, wanted: Wanted) -> list[Reading]:
 
 
 def _start(field: Field, entrant: Entrant, well: Sequence[str]) -> list[tuple[Fault, Sick, Target]]:
-    """A router and a worker that will fail, for each fault; fewer where it does not start."""
+    """Yield a router and a failing worker for each fault, or fewer if the router does not start."""
     started = []
     for fault in FAULTS:
         stub = field.bench.start_stub("--event-ms", str(EVENT_MS), name=f"sick-{field.stage.next_number()}")
@@ -155,7 +155,7 @@ async def _all_faults(
 
 
 async def one_fault(fault: Fault, sick: Sick, target: Target, *, per_s: float, wanted: Wanted, number: int) -> Reading:
-    """*target*, of which *sick* is a worker, through one fault; asked *per_s* requests, or half as many streams."""
+    """Measure *target*, whose worker *sick* fails, with *per_s* requests per second or half as many streams."""
     lines = Lines(target.urls["streams" if fault.streams else "requests"])
     prompts = Distinct(wanted.seed, PROMPT_CHARACTERS)
     for warm_up in range(WARM_UP_REQUESTS):
@@ -196,7 +196,7 @@ async def _drive(lines: Lines, prompts: Distinct, schedule: Sequence[float], fau
 
 
 def tell(report: Report, found: Sequence[Reading]) -> None:
-    """Report what failed and for how long; bars: not more than at the best router."""
+    """Report failed requests and the duration of failures. The targets are not to exceed those of the best router."""
     for fault in FAULTS:
         shares = failed_shares(found, fault.name)
         routers = {name: share for name, share in shares.items() if ENTRANTS[name].is_router}
@@ -219,7 +219,7 @@ def tell(report: Report, found: Sequence[Reading]) -> None:
 
 
 def failed_shares(found: Sequence[Reading], fault: str) -> Mapping[str, float]:
-    """Return the shares of failed requests by target."""
+    """Return the shares of failed requests, by target."""
     own: dict[str, list[Reading]] = {}
     for each in found:
         if each.fault == fault:

@@ -1,4 +1,4 @@
-"""All prompts begin with the same 20 kB: does the load stay spread when one worker could not carry it?"""
+"""Distribution of load if all prompts begin with the same 20 kB, which one worker alone cannot serve."""
 
 import random
 from collections.abc import Callable, Sequence
@@ -16,13 +16,13 @@ from benchmarks.report import Bar, Report, Spread, Table
 ROUNDS, SECONDS = 2, 5.0
 WORKERS, SLOTS, FIRST_BYTE_MS = 4, 4, 20
 CAPACITY_PER_S = SLOTS * 1000 / FIRST_BYTE_MS
-"""Capacity of one worker."""
+"""Requests per second that one worker can serve."""
 PER_S = 400
-"""Twice what one worker can carry, half of what all can."""
+"""Requests per second in the scenario: twice the capacity of one worker, and half the capacity of all."""
 SLOW_PER_S = 20
 PREFIX_CHARACTERS = 20_000
 MOST_SHARE = 0.5
-"""Limit for the busiest worker: the load that two workers could carry."""
+"""Maximum share of the busiest worker, which is the load that two workers can serve."""
 
 
 def run(setting: Setting) -> Report:
@@ -47,7 +47,7 @@ def run(setting: Setting) -> Report:
 
 
 def measure(field: Field, wanted: Wanted) -> list[Reading]:
-    """Everybody, by turns. Raises `ChildFailedError` where ours does not start."""
+    """Measure all routers in turn. Raises `ChildFailedError` if Warmgate does not start."""
     pace = ("--first-byte-ms", str(FIRST_BYTE_MS), "--slots", str(SLOTS))
     workers = field.bench.start_stub("--workers", str(WORKERS), *pace).urls["requests"].split(",")
     runners = field.start(workers)
@@ -68,7 +68,7 @@ def requests(seed: int) -> Callable[[int], bytes]:
 
 
 def tell(report: Report, found: Sequence[Reading]) -> None:
-    """The table, and bars on ours."""
+    """Write the table and the targets for Warmgate."""
     ours = [each for each in found if each.target == OURS]
     if ours:
         busiest = Spread.of(max(each.shares) for each in ours).median
@@ -79,7 +79,7 @@ def tell(report: Report, found: Sequence[Reading]) -> None:
 
 
 def table(title: str, found: Sequence[Reading], shares: dict[str, Callable[[Reading], float]]) -> Table:
-    """One line per target: *shares* of workers, latency, failures."""
+    """Return a table with one line per target: *shares* of the workers, latency, failures."""
     rows = []
     for name in dict.fromkeys(each.target for each in found):
         own = [each for each in found if each.target == name]

@@ -1,4 +1,4 @@
-"""Memory of each: idle, for every open stream, and for every prompt that it has seen."""
+"""Memory of each router: when idle, per open stream, and per distinct prompt."""
 
 import asyncio
 import itertools
@@ -19,7 +19,7 @@ from benchmarks.report import Bar, Report, Spread, Table
 ROUNDS, SECONDS = 1, 10.0
 FEW_STREAMS, STREAMS = 20, 200
 EVENT_MS = 600
-"""A stream lasts a minute."""
+"""Milliseconds between events, so that a stream lasts a minute."""
 FIRST_EVENTS = 2
 BEGUN_WITHIN_S = 60.0
 SETTLE_S, WATCH_S, POLL_S = 1.0, 1.0, 0.1
@@ -32,7 +32,7 @@ LESS_THAN_LITELLM = 5.0
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One target, fresh at the beginning. Resident memory is that of all its processes."""
+    """Memory readings of one newly started target. Resident memory includes all its processes."""
 
     target: str
     round: int
@@ -40,14 +40,14 @@ class Reading:
     few_streams_bytes: int
     streams_bytes: int
     before_prompts_bytes: int
-    """Memory with all streams gone."""
+    """Memory after all streams have ended."""
     after_prompts_bytes: int
     prompts: int
     failed: int
 
     @property
     def bytes_per_stream(self) -> float:
-        """Return the growth from few streams to many: first-time allocations do not count."""
+        """Return the growth from few to many streams, which excludes first-time allocations."""
         return (self.streams_bytes - self.few_streams_bytes) / (STREAMS - FEW_STREAMS)
 
     @property
@@ -76,7 +76,7 @@ def run(setting: Setting) -> Report:
 
 
 def measure(field: Field, wanted: Wanted) -> list[Reading]:
-    """Everybody, one after the other. Raises `ChildFailedError` where ours does not start."""
+    """Measure all routers one after the other. Raises `ChildFailedError` if Warmgate does not start."""
     workers = field.bench.start_stub("--workers", "2", "--event-ms", str(EVENT_MS)).urls["requests"].split(",")
     found = []
     for number in range(wanted.rounds):
@@ -97,10 +97,10 @@ def measure(field: Field, wanted: Wanted) -> list[Reading]:
 
 
 async def watch(target: Target, wanted: Wanted, number: int) -> Reading:
-    """All readings of one target.
+    """Return all readings of one target.
 
     Raises:
-        ChildFailedError: its streams do not begin.
+        ChildFailedError: if the streams do not begin.
     """
     prompts = Distinct(wanted.seed, PROMPT_CHARACTERS)
     plain = Lines(target.urls["requests"])
@@ -122,7 +122,7 @@ async def watch(target: Target, wanted: Wanted, number: int) -> Reading:
 
 
 class _Streams:
-    """Streams that are held open."""
+    """Streams that stay open."""
 
     def __init__(self, target: Target, prompts: Distinct, tasks: asyncio.TaskGroup) -> None:
         self._lines = Lines(target.urls["streams"])
@@ -131,7 +131,7 @@ class _Streams:
         self._open: list[Line] = []
 
     async def open(self, count: int) -> None:
-        """Wait until so many are open and running. Raises `ChildFailedError`."""
+        """Open streams until the given number runs. Raises `ChildFailedError` if they do not begin."""
         while len(self._open) < count:
             number = 10**8 + len(self._open)
             line = await self._lines.connect()
@@ -152,7 +152,7 @@ class _Streams:
 
 
 async def highest_bytes(child: Child) -> int:
-    """Resident memory when things have settled: the highest of `WATCH_S`."""
+    """Return the resident memory after it has settled, the highest value within `WATCH_S`."""
     await asyncio.sleep(SETTLE_S)
     until_s = time.monotonic() + WATCH_S
     highest = child.rss_bytes()
@@ -163,7 +163,7 @@ async def highest_bytes(child: Child) -> int:
 
 
 async def ask_on(lines: Lines, prompts: Distinct, *, seconds: float) -> tuple[int, int]:
-    """Ask ever new prompts over `CONNECTIONS`, one after the other; how many were asked, and how many failed."""
+    """Send distinct prompts over `CONNECTIONS`, one after the other. Return the numbers of sent and failed requests."""
     until_s = time.monotonic() + seconds
     numbers = itertools.count()
     answers = []
@@ -179,7 +179,7 @@ async def ask_on(lines: Lines, prompts: Distinct, *, seconds: float) -> tuple[in
 
 
 def tell(report: Report, found: Sequence[Reading]) -> None:
-    """The table, and the bar against LiteLLM's streams."""
+    """Write the table, and the target for streams of LiteLLM."""
     names = list(dict.fromkeys(each.target for each in found))
     of = {name: [each for each in found if each.target == name] for name in names}
     per_stream = {name: Spread.of(each.bytes_per_stream / KIB for each in of[name]) for name in names}

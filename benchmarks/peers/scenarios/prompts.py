@@ -1,4 +1,4 @@
-"""Chat requests of scenarios that make them as they go."""
+"""Chat requests of scenarios that create them during the run."""
 
 import json
 import random
@@ -12,7 +12,7 @@ STEP = 7_919  # a prime: neighbors begin far from each other
 
 
 def chat(question: str, *, system: str = "", streams: bool = False) -> bytes:
-    """A request as it goes over the wire."""
+    """Return a chat request as HTTP bytes."""
     messages = [{"role": "system", "content": system}] if system else []
     messages.append({"role": "user", "content": question})
     body = {"model": "tiny", "messages": messages, "max_tokens": EVENTS_PER_STREAM}
@@ -20,14 +20,14 @@ def chat(question: str, *, system: str = "", streams: bool = False) -> bytes:
 
 
 class Distinct:
-    """Prompts that have nothing in common, not even their first character."""
+    """Prompts that differ from their first character on."""
 
     def __init__(self, seed: int, characters: int) -> None:
         self._pool = words(random.Random(seed), POOL_CHARACTERS)
         self._characters = characters
 
     def __call__(self, number: int, *, streams: bool = False) -> bytes:
-        """Request *number*."""
+        """Return request *number*."""
         start = number * STEP % (len(self._pool) - self._characters)
         # The number goes first, its last digit foremost.
         text = f"{str(number)[::-1]} {self._pool[start : start + self._characters]}"

@@ -1,4 +1,4 @@
-"""Latency that each adds at rates that it can keep up with: an open loop, against the worker without a proxy."""
+"""Latency that each router adds at rates below its capacity, in an open loop, compared with the worker alone."""
 
 import random
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +20,14 @@ WARM_UP_S = 1.0
 MOST_SLOW_PER_S = 20
 JUDGED_PER_S = 500
 JUDGED_TURNS = 4
-"""Turns in each round: a p99 of some seconds is that of a dozen requests, and differs more by turns than by routers."""
+"""Number of turns per round. The p99 of one turn of some seconds depends on only a dozen requests."""
 EVENT_MS = 10
-"""Time between the events of a stream: one takes a second."""
+"""Milliseconds between the events of a stream, which lasts one second."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Average requests, or streams, per second: they come independently of each other."""
+    """Average number of requests or streams per second, which arrive independently of each other."""
 
     per_s: float
     streams: bool = False
@@ -67,7 +67,7 @@ def run(setting: Setting) -> Report:
 
 
 def measure(field: Field, wanted: Wanted) -> Found:
-    """Everybody at every rate that is for it. Raises `ChildFailedError` where ours does not start."""
+    """Measure all routers at every rate that applies to them. Raises `ChildFailedError` if Warmgate does not start."""
     stub = field.bench.start_stub("--workers", str(WORKERS), "--event-ms", str(EVENT_MS))
     workers = stub.urls["requests"].split(",")
     direct = Target(STUB, stub.child, dict.fromkeys(LOADS, workers[0]))
@@ -75,7 +75,7 @@ def measure(field: Field, wanted: Wanted) -> Found:
     found: dict[Rate, list[Reading]] = {rate: [] for rate in RATES}
 
     def take_turns(rate: Rate, seconds: float, number: int) -> list[Reading]:
-        """Everybody once, at the same times; -1 is to warm up."""
+        """Measure all routers once, at the same times. Turn -1 is the warm-up."""
         schedule = poisson(rate.per_s, seconds, random.Random(f"{wanted.seed} {number}"))
         request = requests(rate, wanted.seed)
         readings = []
@@ -106,21 +106,21 @@ def measure(field: Field, wanted: Wanted) -> Found:
 
 
 def takes_part(entrant: Entrant | None, rate: Rate) -> bool:
-    """Slow ones at the lowest rate, for which nginx and ours are there to compare; the others at all but that."""
+    """Return whether a router takes part at a rate. Slow routers take part only at the lowest rate."""
     if rate == SLOW:
         return entrant is None or entrant.is_slow or entrant.name in {NGINX, OURS}
     return entrant is None or not entrant.is_slow
 
 
 def requests(rate: Rate, seed: int) -> Callable[[int], bytes]:
-    """Request number n as it goes over the wire."""
+    """Return request number n as HTTP bytes."""
     load: Load = "streams" if rate.streams else "requests"
     wires = [wire(body.encode()) for body in bodies(load, random.Random(seed))]
     return lambda number: wires[number % len(wires)]
 
 
 def added(readings: Sequence[Reading], name: str, figure: Callable[[Reading], float | None]) -> Spread | None:
-    """*figure* of *name* minus that of the worker itself, round by round; None where there is not one."""
+    """Return *figure* of *name* minus that of the worker alone, round by round, or None without a value."""
     direct = {each.round: figure(each) for each in readings if each.target == STUB}
     values = []
     for each in readings:
@@ -147,7 +147,7 @@ def last_p99(reading: Reading) -> float | None:
 
 
 def tell(report: Report, found: Found) -> None:
-    """A table for each rate; the bar on the added p99 at 500 requests per second."""
+    """Write a table for each rate, and the target for the added p99 at 500 requests per second."""
     judged = found[JUDGED]
     routers = [name for name, entrant in ENTRANTS.items() if entrant.is_router]
     others = {name: spread.median for name in routers if (spread := added(judged, name, last_p99)) is not None}
@@ -163,7 +163,7 @@ def tell(report: Report, found: Found) -> None:
 
 
 def table(rate: Rate, readings: Sequence[Reading]) -> Table:
-    """One line per target: what it added, to the first byte and to the last, and what it used."""
+    """Return a table with one line per target: added latency to the first and last byte, and processor use."""
     rows = []
     for name in dict.fromkeys(each.target for each in readings):
         own = [each for each in readings if each.target == name]

@@ -1,4 +1,4 @@
-"""Requests and streams per second that each carries when 32 connections never pause."""
+"""Requests and streams per second of each router with 32 connections that never pause."""
 
 from benchmarks.peers.entrants import ENTRANTS, NGINX, ROUND_ROBIN, SGLANG
 from benchmarks.peers.field import CONNECTIONS, Setting, new_report, set_up_notes, taking_the_field
@@ -31,7 +31,7 @@ def run(setting: Setting) -> Report:
 
 
 def tell(report: Report, found: closed_loop.Found) -> None:
-    """Bars, and two tables for each kind of load."""
+    """Write the targets, and two tables for each kind of load."""
     requests, streams = found[REQUESTS], found[STREAMS]
     routers = [name for name, entrant in ENTRANTS.items() if entrant.is_router]
     best = closed_loop.best_of(streams, "streams", routers)

@@ -29,7 +29,7 @@ def run(setting: Setting) -> Report:
 
 
 def tell(report: Report, found: closed_loop.Found) -> None:
-    """A table for each size, and the bar on the largest."""
+    """Write a table for each prompt size, and the target for the largest."""
     routers = [name for name, entrant in ENTRANTS.items() if entrant.is_router]
     largest = found[CASES[-1]]
     best = closed_loop.best_of(largest, "requests", routers)

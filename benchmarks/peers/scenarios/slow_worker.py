@@ -1,4 +1,4 @@
-"""One of three workers is ten times slower than the others: what does it get, and what do callers notice?"""
+"""Effects of one worker that is ten times slower than two others: its share of requests, and latency."""
 
 import random
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ PER_S = 200
 SLOW_PER_S = 20
 PROMPT_CHARACTERS = 1_000
 MOST_SHARE = 1 / 3
-"""Limit for the slow worker: its turn among three."""
+"""Maximum share of requests for the slow worker: an equal share among three."""
 
 
 def run(setting: Setting) -> Report:
@@ -42,7 +42,7 @@ def run(setting: Setting) -> Report:
 
 
 def measure(field: Field, wanted: Wanted) -> list[Reading]:
-    """Everybody, by turns; the slow worker is the last. Raises `ChildFailedError` where ours does not start."""
+    """Measure all routers in turn, with a slow last worker. Raises `ChildFailedError` if Warmgate does not start."""
     pace = ("--slots", str(SLOTS), "--first-byte-ms")
     fast = field.bench.start_stub("--workers", "2", *pace, str(FIRST_BYTE_MS))
     slow = field.bench.start_stub(*pace, str(SLOWER * FIRST_BYTE_MS), name="slow-stub")
@@ -60,7 +60,7 @@ def measure(field: Field, wanted: Wanted) -> list[Reading]:
 
 
 def tell(report: Report, found: Sequence[Reading]) -> None:
-    """The table, and bars on ours."""
+    """Write the table and the targets for Warmgate."""
     ours = [each for each in found if each.target == OURS]
     if ours:
         share = Spread.of(each.shares[-1] for each in ours).median

@@ -1,4 +1,4 @@
-"""One target under an open loop, and what was seen of it: what the scenarios with fixed rates have in common."""
+"""Measurement of one target in an open loop, which all scenarios with fixed rates share."""
 
 import time
 from collections import Counter
@@ -17,28 +17,28 @@ from benchmarks.processes import core_busy_s
 from benchmarks.report import Cell, Spread
 
 AHEAD = 32
-"""Connections that are open before the first request."""
+"""Number of connections that are opened before the first request."""
 TIMEOUT_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One target under one schedule."""
+    """Measurement of one target with one schedule."""
 
     target: str
     round: int
     asked: int
     ends: Counter[str]
     first: Latency | None
-    """Latency to the first byte of the body; None where nothing came whole."""
+    """Latency to the first byte of the body, or None if no answer was complete."""
     last: Latency | None
     late: Latency
-    """Delay with which a request was sent; the other two include it."""
+    """Delay with which requests were sent. Both latencies include this delay."""
     target_cpu: float
-    """Share of a core."""
+    """Share of a core that the target used."""
     others_on_proxy_core: float
     shares: tuple[float, ...] = ()
-    """Shares of the requests that each worker got."""
+    """Shares of the requests that the workers received."""
 
     @property
     def failed(self) -> int:
@@ -56,7 +56,7 @@ def observe(
     is_proxy: bool = True,
     workers: Sequence[str] = (),
 ) -> Reading:
-    """Put the requests of *schedule* on *target*. The shares are those of *workers*, which are stub workers."""
+    """Send the requests of *schedule* to *target*. The shares are those of the stub workers *workers*."""
     served = [_served(worker) for worker in workers]
     cpu_s, core_s, began_s = target.child.cpu_s(), core_busy_s(bench.proxy_core), time.monotonic()
     url = target.urls["streams" if streams else "requests"]
@@ -92,13 +92,13 @@ async def _drive(
 
 
 def spread_ms(readings: Sequence[Reading], figure: Callable[[Reading], float | None]) -> Spread | None:
-    """Return the spread of *figure* over the rounds that have it; None where none has."""
+    """Return the spread of *figure* over the rounds that have a value, or None."""
     values = [value for reading in readings if (value := figure(reading)) is not None]
     return Spread.of(values) if values else None
 
 
 def failures(readings: Sequence[Reading]) -> Cell:
-    """Return the number of requests without a whole answer, with reasons."""
+    """Return the number of requests without a complete answer, with reasons."""
     ends: Counter[str] = Counter()
     for reading in readings:
         ends.update(reading.ends)
@@ -108,7 +108,7 @@ def failures(readings: Sequence[Reading]) -> Cell:
 
 
 def noise(readings: Sequence[Reading]) -> list[str]:
-    """A sentence where others had the proxy's core, or the client was late."""
+    """Return a remark if other programs used the proxy's core, or the client was late."""
     others = Spread.of(reading.others_on_proxy_core for reading in readings).median
     late = Spread.of(reading.late.p99_ms for reading in readings)
     reported = [f"The client sent requests {late.median:.3g} ms after their time at p99 (worst {late.highest:.3g})."]
