@@ -168,7 +168,7 @@ class BlockTree:
         while node is not None and node.number in self._nodes and not node.is_needed:
             parent = node.parent
             assert parent is not None
-            assert parent.children is not None, "it is one of them"
+            assert parent.children is not None, "a parent has children"
             del parent.children[node.run[:HASH_BYTES]]
             if parent.spilled is node:
                 parent.spilled = None

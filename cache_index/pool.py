@@ -114,7 +114,7 @@ class Pool:
     def _release(self, place: int) -> None:
         """Remove one engine hash of the block at *place* in the tree. The last hash releases the block."""
         found = self._tree.find(place)
-        assert found is not None, "what is held has a place"
+        assert found is not None, "a held block has a node"
         node, offset = found
         if self._aliases:
             key = node.key(offset)

@@ -245,7 +245,7 @@ def _check_message(message: dict[str, Any], place: str) -> None:
         raise ApiError(400, f"{place}.content: must be a string, a list or null", param="messages")
     calls = message.get("tool_calls") or []
     if not isinstance(calls, list) or not all(_calls_function(call) for call in calls):
-        raise ApiError(400, f"{place}.tool_calls: must be a list of calls of functions", param="messages")
+        raise ApiError(400, f"{place}.tool_calls: must be a list of function calls", param="messages")
 
 
 def _calls_function(call: Any) -> bool:
@@ -271,7 +271,7 @@ def prompts_of(prompt: Any, *, source: str) -> list[TokenSequence]:
     if isinstance(prompt, str):
         return [TokenSequence.from_text(prompt)]
     if not isinstance(prompt, list) or not prompt:
-        message = f"{source}: must be a string, token ids, or a list of either, and not empty"
+        message = f"{source}: must be a non-empty string, non-empty token ids, or a non-empty list of either"
         raise ApiError(400, message, param=source)
     if isinstance(prompt[0], str):
         return [TokenSequence.from_text(text) for text in _convert_prompt(prompt, list[str], source)]

@@ -33,10 +33,10 @@ class DynamoMetrics:
 
     def families(self, load: EngineLoad) -> Iterator[Metric]:
         gauges = {
-            "dynamo_frontend_inflight_requests": ("Requests under way.", load.running + load.waiting),
-            "dynamo_frontend_queued_requests": ("Requests before their first token.", load.waiting),
-            "dynamo_frontend_model_total_kv_blocks": ("KV blocks of a worker.", self.blocks),
-            "dynamo_frontend_model_kv_cache_block_size": ("Tokens in a block.", self.block_size),
+            "dynamo_frontend_inflight_requests": ("Number of requests in progress.", load.running + load.waiting),
+            "dynamo_frontend_queued_requests": ("Number of requests that have not produced a token yet.", load.waiting),
+            "dynamo_frontend_model_total_kv_blocks": ("Number of KV cache blocks of a worker.", self.blocks),
+            "dynamo_frontend_model_kv_cache_block_size": ("Number of tokens in a KV cache block.", self.block_size),
         }
         for name, (text, value) in gauges.items():
             yield gauge(name, text, value, self.labels)
@@ -47,7 +47,7 @@ class DynamoMetrics:
         """Return the number of active cache blocks as counted by Dynamo's own router."""
         labels = ("worker_id", "dp_rank", "worker_type")
         name = "dynamo_frontend_worker_active_decode_blocks"
-        family = GaugeMetricFamily(name, "KV blocks in use of a worker.", labels=labels)
+        family = GaugeMetricFamily(name, "Number of KV cache blocks that a worker has in use.", labels=labels)
         for instance, usage in self.busy().items():
             family.add_metric((str(instance), "0", "decode"), round(usage * self.blocks))
         return family

@@ -146,5 +146,5 @@ class EventPublisher:
 
 
 def _number(block_hash: BlockHash) -> int:
-    assert isinstance(block_hash, int), "only blocks of a trace are named by anything else"
+    assert isinstance(block_hash, int), "only blocks of a trace have other ids"
     return block_hash

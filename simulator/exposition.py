@@ -52,7 +52,7 @@ class Exposition:
         self._registry.register(_LoadCollector([(names, read_load), *others], started_at=started_at))
         self._ttft = Histogram(
             names.ttft,
-            "From arrival to the first token.",
+            "Seconds from the arrival of a request to its first token.",
             labelnames=tuple(names.labels),
             buckets=_TTFT_BUCKETS_S,
             registry=self._registry,
@@ -61,7 +61,7 @@ class Exposition:
         if names.finished is not None:
             counter = Counter(
                 names.finished,
-                "Requests that have ended, by reason.",
+                "Number of completed requests, by reason.",
                 labelnames=(*names.labels, "finished_reason"),
                 registry=self._registry,
             )
@@ -109,5 +109,5 @@ class _LoadCollector(Collector):
                     first.samples += family.samples
         yield from families.values()
         yield GaugeMetricFamily(
-            "process_start_time_seconds", "Unix time at which this worker started.", self._started_at
+            "process_start_time_seconds", "Unix time at which the worker started.", self._started_at
         )

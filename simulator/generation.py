@@ -245,7 +245,7 @@ def _strikes_after(fault: Fault, *, streams: bool) -> int | None:
 
 
 def _ordered(fault: Fault) -> ApiError:
-    return ApiError(fault.status, "this answer was ordered at /control/faults")
+    return ApiError(fault.status, "this error was set at /control/faults")
 
 
 class _Writer:

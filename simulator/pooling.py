@@ -166,7 +166,7 @@ def _pooling_request(reader: BodyReader, prompts: Sequence[TokenSequence], *, so
 def _texts(given: str | list[str] | None, other: str | list[str] | None, field: str) -> list[str]:
     texts = given if given is not None else other
     if not texts:
-        raise ApiError(400, f"{field}: must be a string or a list of strings, and not empty", param=field)
+        raise ApiError(400, f"{field}: must be a non-empty string or a non-empty list of strings", param=field)
     return [texts] if isinstance(texts, str) else texts
 
 

@@ -191,7 +191,7 @@ class _Generator:
         most = min(int(schema.get("maxItems", _MAX_VALUES)), len(first) if items is False else _MAX_VALUES)
         wanted = max(fewest, min(most, 1 + self._draw(2) if self.richness and depth < _SMALL_DEPTH else 0))
         if wanted > _MAX_VALUES or fewest > most:
-            raise SchemaUnsupported("minItems: no value can satisfy it")
+            raise SchemaUnsupported("minItems: no value satisfies the minimum")
         made: list[Any] = []
         for number in range(wanted):
             made.append(self._item(first[number] if number < len(first) else items, made, schema, depth))
@@ -207,7 +207,7 @@ class _Generator:
     def _string(self, schema: Mapping[str, Any]) -> str:
         shortest, longest = int(schema.get("minLength") or 0), int(schema.get("maxLength", _MAX_STRING))
         if not shortest <= longest or shortest > _MAX_STRING:
-            raise SchemaUnsupported("minLength: no value can satisfy it")
+            raise SchemaUnsupported("minLength: no value satisfies the minimum")
         if isinstance(schema.get("pattern"), str):
             return self._matching(schema["pattern"], shortest, longest)
         known = _FORMATS.get(str(schema.get("format")))
@@ -225,7 +225,7 @@ class _Generator:
         for candidate in (*_CANDIDATES, "", *repeated):
             if shortest <= len(candidate) <= longest and fits(candidate):
                 return candidate
-        raise SchemaUnsupported(f"pattern: the simulator knows no string that matches {pattern!r}")
+        raise SchemaUnsupported(f"pattern: the simulator found no string that matches {pattern!r}")
 
     def _number(self, schema: Mapping[str, Any], *, whole: bool) -> int | float:
         low, high = _bounds(schema)

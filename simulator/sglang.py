@@ -39,25 +39,28 @@ class SglangMetrics:
 
     def families(self, load: EngineLoad) -> Iterator[Metric]:
         gauges = {
-            "sglang:num_running_reqs": ("Requests being computed.", load.running),
-            "sglang:num_queue_reqs": ("Requests in the queue.", load.waiting),
-            "sglang:num_used_tokens": ("Tokens in use.", _used_tokens(load, self.cache_tokens)),
-            "sglang:max_total_num_tokens": ("Tokens that fit.", self.cache_tokens),
-            "sglang:full_token_usage": ("Share of the tokens in use, 0 to 1.", load.kv_usage),
-            "sglang:cache_hit_rate": ("Share of prompt tokens found in the cache, 0 to 1.", _hit_rate(load)),
-            "sglang:page_size": ("Tokens in a page.", self.page_size),
+            "sglang:num_running_reqs": ("Number of running requests.", load.running),
+            "sglang:num_queue_reqs": ("Number of waiting requests.", load.waiting),
+            "sglang:num_used_tokens": (
+                "Number of tokens in the KV cache that are in use.",
+                _used_tokens(load, self.cache_tokens),
+            ),
+            "sglang:max_total_num_tokens": ("Number of tokens that fit into the KV cache.", self.cache_tokens),
+            "sglang:full_token_usage": ("Share of the KV cache's tokens that are in use, 0 to 1.", load.kv_usage),
+            "sglang:cache_hit_rate": ("Share of prompt tokens found in the KV cache, 0 to 1.", _hit_rate(load)),
+            "sglang:page_size": ("Number of tokens in a page of the KV cache.", self.page_size),
         }
         counters = {
-            "sglang:prompt_tokens": ("Prompt tokens whose prefill has ended.", load.prompt_tokens),
+            "sglang:prompt_tokens": ("Number of prompt tokens whose prefill has ended.", load.prompt_tokens),
             "sglang:generation_tokens": ("Output tokens.", load.generation_tokens),
-            "sglang:cached_tokens": ("Prompt tokens found in the cache.", load.prefix_hit_tokens),
+            "sglang:cached_tokens": ("Number of prompt tokens found in the KV cache.", load.prefix_hit_tokens),
         }
         for name, (text, value) in gauges.items():
             yield gauge(name, text, value, self.labels)
         for name, (text, total) in counters.items():
             yield counter(name, text, total, self.labels)
         labels = {**self.labels, "mode": "decode"}
-        yield counter("sglang:realtime_tokens", "Tokens, step by step.", load.generation_tokens, labels)
+        yield counter("sglang:realtime_tokens", "Number of tokens generated so far.", load.generation_tokens, labels)
 
 
 class SglangStatus:

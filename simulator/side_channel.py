@@ -110,7 +110,7 @@ class SideChannel:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
-        assert task is not None, "it is a coroutine"
+        assert task is not None, "the handler is a coroutine"
         self._answering[task] = writer
         try:
             question = msgspec.json.decode(await reader.readline(), type=Question)
@@ -124,12 +124,12 @@ class SideChannel:
 
     async def _answer(self, question: Question) -> Computed:
         if not question.waits and not self.knows(question.key):
-            return Computed(error="there are no such blocks")
+            return Computed(error="the blocks do not exist")
         hold = self.hold(question.key)
         await asyncio.wait({hold.computed}, timeout=self._wait_s)
         if not hold.computed.done() or hold.computed.cancelled() or hold.fetched.done():
             self.forget(question.key)
-            return Computed(error="the blocks were not computed, or are gone")
+            return Computed(error="the blocks were not computed, or have expired")
         hold.fetched.set_result(None)
         self._holds.pop(question.key, None)
         return Computed(tokens=hold.computed.result())

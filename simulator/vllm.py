@@ -48,30 +48,35 @@ class VllmMetrics:
     def families(self, load: EngineLoad) -> Iterator[Metric]:
         usage = "vllm:gpu_cache_usage_perc" if self.old_names else "vllm:kv_cache_usage_perc"
         gauges = {
-            "vllm:num_requests_running": ("Requests being computed.", load.running),
-            "vllm:num_requests_waiting": ("Requests in the queue.", load.waiting),
-            usage: ("Share of the KV blocks in use, 0 to 1.", load.kv_usage),
+            "vllm:num_requests_running": ("Number of running requests.", load.running),
+            "vllm:num_requests_waiting": ("Number of waiting requests.", load.waiting),
+            usage: ("Share of the KV cache blocks that are in use, 0 to 1.", load.kv_usage),
         }
         counters = {
-            "vllm:prefix_cache_queries": ("Prompt tokens looked up in the prefix cache.", load.prefix_query_tokens),
-            "vllm:prefix_cache_hits": ("Prompt tokens found in the prefix cache.", load.prefix_hit_tokens),
-            "vllm:prompt_tokens": ("Prompt tokens whose prefill has ended.", load.prompt_tokens),
+            "vllm:prefix_cache_queries": ("Number of tokens looked up in the prefix cache.", load.prefix_query_tokens),
+            "vllm:prefix_cache_hits": ("Number of prompt tokens found in the prefix cache.", load.prefix_hit_tokens),
+            "vllm:prompt_tokens": ("Number of prompt tokens whose prefill has ended.", load.prompt_tokens),
             "vllm:generation_tokens": ("Output tokens.", load.generation_tokens),
-            "vllm:num_preemptions": ("Requests that lost their blocks and were computed again.", load.preemptions),
+            "vllm:num_preemptions": ("Number of requests that lost their cache blocks.", load.preemptions),
         }
         for name, (text, value) in gauges.items():
             yield gauge(name, text, value, self.labels)
         for name, (text, total) in counters.items():
             yield counter(name, text, total, self.labels)
         yield gauge(
-            "vllm:cache_config_info", "How the cache is set up, as labels.", 1, {**self.cache_config, **self._engine}
+            "vllm:cache_config_info",
+            "Configuration of the KV cache, as labels.",
+            1,
+            {**self.cache_config, **self._engine},
         )
         if not self.old_names:
             yield self._sleep_family()
 
     def _sleep_family(self) -> Metric:
         family = GaugeMetricFamily(
-            "vllm:engine_sleep_state", "1 for the state the engine is in.", labels=(*self.labels, "sleep_state")
+            "vllm:engine_sleep_state",
+            "1 for the current sleep state of the engine.",
+            labels=(*self.labels, "sleep_state"),
         )
         for state in _SLEEP_STATES:
             family.add_metric((*self.labels.values(), state), float(state == self.sleep_state()))

@@ -80,7 +80,7 @@ def token_bytes(token: int) -> bytes:
         ValueError: if *token* is not in the vocabulary.
     """
     if not 0 <= token < SIZE:
-        raise ValueError(f"token ids are 0 to {SIZE - 1}, got {token}")
+        raise ValueError(f"token ids must be 0 to {SIZE - 1}, got {token}")
     if token < _PAIRS_FROM:
         return bytes((token,))
     if token < _QUADS_FROM:

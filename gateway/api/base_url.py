@@ -16,8 +16,8 @@ async def base_url() -> dict[str, Any]:
     """Return public information about the gateway. Models and keys are not listed."""
     return {
         "message": (
-            "This is Warmgate, a gateway that speaks OpenAI's API. Give clients this address with /v1 as their base "
-            "URL, and call one of these."
+            "This is Warmgate, a gateway with OpenAI's API. The base URL for clients is this address with /v1. See "
+            "endpoints for the paths."
         ),
         "base_url": "/v1",
         "endpoints": [*(f"POST {path}" for path in ENDPOINTS), "GET /v1/models"],

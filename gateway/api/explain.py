@@ -29,7 +29,7 @@ CHAT = "/v1/chat/completions"
 
 _BODY = {
     "required": True,
-    "description": "body of the request to explain; a form where its endpoint takes forms",
+    "description": "body of the request to explain, as a form if the endpoint takes forms",
     "content": {
         "application/json": {"schema": {"type": "object"}},
         "multipart/form-data": {"schema": {"type": "object"}},

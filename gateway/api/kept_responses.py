@@ -102,7 +102,7 @@ class KeptResponses:
                 await reply.aclose()
         if is_everybody_heard:
             raise _unknown(response_id)
-        raise NoWorker("The worker that may store the response does not reply", retry_after_s=_RETRY_AFTER_S)
+        raise NoWorker("A worker that might store the response does not reply", retry_after_s=_RETRY_AFTER_S)
 
     def _everybody(self) -> Iterator[WorkerBackend | None]:
         """Yield all workers, including sleeping workers, which keep their stored responses.

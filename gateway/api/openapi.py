@@ -68,7 +68,7 @@ _MESSAGES: Json = {
     },
 }
 _FIELDS: dict[str, Json] = {
-    "model": {"type": "string", "minLength": 1, "description": "Name or alias of a model that is served"},
+    "model": {"type": "string", "minLength": 1, "description": "Name or alias of a configured model"},
     "messages": _MESSAGES,
     "input": {"anyOf": [_TEXT, {"type": "array", "items": {"type": "object"}}]},
 }
@@ -149,6 +149,6 @@ def _body_of(endpoint: Endpoint) -> Json:
 def _errors(schema: str) -> dict[str, Json]:
     content = {JSON.decode("ascii"): {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
     return {
-        "4XX": {"description": "The request cannot be served as it is", "content": content},
-        "5XX": {"description": "The gateway or its workers cannot serve it", "content": content},
+        "4XX": {"description": "The request is invalid or not allowed", "content": content},
+        "5XX": {"description": "The gateway or its workers cannot serve the request", "content": content},
     }

@@ -41,7 +41,7 @@ router = APIRouter()
 
 _NOT_READY: dict[int | str, dict[str, Any]] = {
     503: {
-        "description": "No model can be served, the store was never heard, or the gateway is stopping",
+        "description": "No model can be served, the gateway has not read the store yet, or the gateway is stopping",
         "model": dict[str, Any],
     }
 }

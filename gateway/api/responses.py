@@ -41,7 +41,7 @@ async def kept_response(request: Request, response_id: str, caller: AnyCaller) -
     """
     looks: KeptLooks = request.app.state.kept_looks
     request_id = header_rules.request_id_of(header_rules.fields(request.headers.raw))
-    assert request_id is not None, "the gateway names every request"
+    assert request_id is not None, "the gateway gives every request an id"
     exchange = looks.begin(request_id, request.scope["route"].path, caller)
     try:
         response = await _response(request, response_id, caller, exchange)

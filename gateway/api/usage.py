@@ -68,7 +68,7 @@ class OwnLimit(BaseModel):
     name: str = Field(description="name of the key or the team")
     model: str | None = Field(description="model to which the limit applies; null for all models together")
     measure: Measure
-    amount: float = Field(description="limit per minute, day or month, or of concurrent requests")
+    amount: float = Field(description="kind of limit: per minute, per day, per month, or concurrent requests")
     remaining: float = Field(description="amount of the limit that is available now")
     reset_s: float = Field(description="seconds until the full amount is available again")
 
@@ -97,7 +97,7 @@ async def read_own_usage(
     month: Annotated[str | None, Query(description="month, e.g. 2026-11; the current month if omitted")] = None,
 ) -> OwnUsage:
     if caller is None:
-        raise UnknownEntity("Usage is not tracked: there are no teams and no keys")
+        raise UnknownEntity("Usage is not tracked, because no teams and no keys are configured")
     now = view.wall_clock()
     period = Period.month(month or datetime.fromtimestamp(now, view.zone).strftime("%Y-%m"))
     own = Filter(team=caller.team.name, key=caller.key.id)

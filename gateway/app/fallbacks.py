@@ -73,7 +73,7 @@ class Signers:
         if shared.auth == "bearer":
             if shared.bearer_token_file is not None:
                 return BearerSigner(file=Path(shared.bearer_token_file))
-            assert shared.bearer_token is not None, "the settings see to it"
+            assert shared.bearer_token is not None, "the settings are validated"
             return BearerSigner(token=shared.bearer_token.get_secret_value())
         place = (shared.profile, region)
         signer = self._of_regions.get(place)
@@ -365,7 +365,7 @@ def canary_rules(settings: Settings) -> CanaryRules:
 
 def _region(bedrock: ModelBedrockSettings, settings: Settings) -> str:
     region = bedrock.region or settings.bedrock.region
-    assert region is not None, "the settings see to it"
+    assert region is not None, "the settings are validated"
     return region
 
 

@@ -119,7 +119,7 @@ class Guardrails:
 
     def _bedrock(self, settings: BedrockGuardrail, bedrock: BedrockSettings) -> GuardrailFilter:
         region = settings.region or bedrock.region
-        assert region is not None, "the settings see to it"
+        assert region is not None, "the settings are validated"
         endpoint = BedrockEndpoint(
             region=region,
             client=self._client,

@@ -134,12 +134,12 @@ class LiveSettings:
             return await self._reload(await asyncio.to_thread(load))
         except FAULTS as fault:
             self._reloads.count("refused")
-            _log.error("the configuration was rejected, nothing has changed: %s", " ".join(fault.sentences))
+            _log.error("the configuration was rejected; the previous one stays: %s", " ".join(fault.sentences))
             return Reloaded("refused", tuple(fault.sentences))
         except Exception:  # noqa: BLE001  # whatever it is, the gateway goes on with what it has
             self._reloads.count("refused")
-            _log.exception("the configuration was rejected, nothing has changed")
-            return Reloaded("refused", ("The log says why.",))
+            _log.exception("the configuration was rejected; the previous one stays")
+            return Reloaded("refused", ("The gateway's log contains the reason.",))
 
     # ---- workers that an administrator adds
 
@@ -162,7 +162,7 @@ class LiveSettings:
         try:
             self._take(self._configured, self._whole(self._configured, known.found))
         except Exception:  # noqa: BLE001  # whatever it is, the gateway goes on with what it has
-            _log.exception("the workers that the admin API added were rejected, nothing has changed")
+            _log.exception("the workers added through the admin API were rejected, and nothing has changed")
 
     def _whole(self, settings: Settings, sets: Mapping[WorkerSource, Workers]) -> Sequence[ModelWorkers]:
         """Return all models of *settings* with their listed workers, the discovered workers *sets*, and all usable
@@ -174,7 +174,7 @@ class LiveSettings:
         admitted = admission(KnownWorkers(model_workers(settings.models), sets), self._added)
         for name in sorted(admitted.left_out):
             if admitted.left_out[name] != self._left_out.get(name):
-                text = "worker %s, which the admin API added, is not in use: %s"
+                text = "worker %s, which was added through the admin API, is not in use: %s"
                 _log.warning(text, name.partition(" ")[0], admitted.left_out[name].reason)
         self._left_out = admitted.left_out
         return admitted.models
@@ -319,7 +319,7 @@ class LiveSettings:
 
     def _refused(self, name: str, sentences: Sequence[str]) -> None:
         self._reloads.count_found(name, "refused")
-        _log.error("model %s: the workers found were rejected, nothing has changed: %s", name, " ".join(sentences))
+        _log.error("model %s: the workers found were rejected; the old workers stay: %s", name, " ".join(sentences))
 
 
 async def _first(sets: AsyncGenerator[Workers, None]) -> Workers:

@@ -111,7 +111,7 @@ class ModelFactory:
         if former is not None:
             dispatch_queue = former.model.dispatch_queue
         else:
-            assert dispatcher is not None, "a new model has a new one"
+            assert dispatcher is not None, "a new model has a new dispatcher"
             dispatch_queue = DispatchQueue(dispatcher, fleet, clock=self._clock)
         model = self._model(spec, fleet, dispatch_queue, former, prefill_decode)
         model.has_fleet = spec.has_fleet

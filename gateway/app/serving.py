@@ -126,7 +126,7 @@ def _within_descriptors(server: ServerSettings) -> ServerSettings:
     level = logging.WARNING if "max_connections" in server.model_fields_set else logging.DEBUG
     _log.log(
         level,
-        "This process may open no more than %s files (ulimit -Hn): server.max_connections is %d instead of %d.",
+        "This process can open at most %s files (ulimit -Hn), so server.max_connections is %d instead of %d.",
         limit,
         fits,
         wanted,

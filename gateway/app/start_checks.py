@@ -25,11 +25,11 @@ _log = logging.getLogger(__name__)
 INTERVAL_S = 1.0
 WORDS: dict[Verdict, str] = {
     "unknown": "could not be tested",
-    "model": "does not serve a model of the name that requests use (upstream_model)",
-    "tokens": "produces a different number of tokens for a text than the gateway's tokenizer (tokenizer.path)",
+    "model": "does not serve a model with the name that requests use (upstream_model)",
+    "tokens": "counts the tokens of a text differently than the gateway's tokenizer (tokenizer.path)",
     "topic": "published no KV events for a prompt; check the endpoint and topic of its KV events",
     "block_size": "publishes a block size that differs from its metrics",
-    "prefix": "publishes blocks that do not match the prompt; check its tokenizer, chat template and adapter",
+    "prefix": "publishes blocks that do not match a test prompt; check its tokenizer, chat template and adapter",
     "salt": "publishes blocks that do not match a prompt with a cache_salt",
     "cached_tokens": "reports a number of cached tokens that differs from its KV events",
 }
@@ -141,7 +141,7 @@ class StartChecks:
         if differing:
             tokenizer.distrust(differing | tokenizer.distrusted)
             _log.warning(
-                "worker %s of model %s tokenizes prompts with %s differently: the gateway no longer tokenizes them",
+                "worker %s of model %s tokenizes prompts with %s differently; the gateway stops tokenizing them",
                 subject.worker,
                 model.name,
                 ", ".join(sorted(differing)),

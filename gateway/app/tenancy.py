@@ -36,8 +36,8 @@ SUM_DAYS = 5 * 366
 
 
 _OPEN = {
-    "loopback": "no teams and no store are configured, so only programs on this machine may send requests",
-    "network": "no teams and no store are configured, and server.open_mode is network: no host needs a key",
+    "loopback": "no teams and no store are configured, so only programs on this machine can send requests",
+    "network": "every host can send requests without a key: server.open_mode is network, without teams and a store",
 }
 
 

@@ -117,7 +117,7 @@ def command_parser() -> argparse.ArgumentParser:
     command = commands.add_parser("version", help="print the version")
     command.set_defaults(run=_version)
     command = commands.add_parser("completion", help="print a completion script for a shell")
-    command.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="shell that is to complete the commands")
+    command.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, help="shell for which to print the completion script")
     command.set_defaults(run=_completion)
     _add_demo(commands.add_parser("demo", help="run the gateway with simulated workers"))
     add_simulate(commands.add_parser("simulate", help="run one simulated worker"))
@@ -129,9 +129,9 @@ def command_parser() -> argparse.ArgumentParser:
 def _add_serve(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_serve)
     add_config_option(command)
-    command.add_argument("--host", help="address to listen on, in place of server.host")
-    command.add_argument("--port", type=port, help="port to listen on, in place of server.port; 0: any free port")
-    command.add_argument("--log-level", choices=LOG_LEVELS, help="lowest level to log, in place of logging.level")
+    command.add_argument("--host", help="address to listen on instead of server.host")
+    command.add_argument("--port", type=port, help="port to listen on instead of server.port, or 0 for any free port")
+    command.add_argument("--log-level", choices=LOG_LEVELS, help="minimum log level, instead of logging.level")
 
 
 def _add_demo(command: argparse.ArgumentParser) -> None:

@@ -66,9 +66,7 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
     _add_host_tier(command.add_argument_group("host tier", "KV blocks in host memory, as with vLLM's offloading"))
     _add_halves(command.add_argument_group("prefill and decode", "options for --role prefill or decode"))
     _add_defects(command.add_argument_group("defects", "simulated faults, for testing how a gateway detects them"))
-    _add_kv_events(
-        command.add_argument_group("KV events", "published if --kv-events-port or --kv-events-dial is given")
-    )
+    _add_kv_events(command.add_argument_group("KV events", "KV events need --kv-events-port or --kv-events-dial"))
 
 
 def _add_timing(command: argparse.ArgumentParser) -> None:
@@ -91,7 +89,7 @@ def _add_timing(command: argparse.ArgumentParser) -> None:
         "--timing",
         choices=("chunked", "fifo"),
         default="chunked",
-        help="model of the engine's scheduling and timing (default %(default)s)",
+        help="timing model of the simulated engine (default %(default)s)",
     )
     command.add_argument(
         "--stream-interval",
@@ -116,7 +114,7 @@ def _add_engine(command: argparse.ArgumentParser) -> None:
         metavar="S",
         type=float,
         default=0,
-        help="seconds that running requests may take to finish after SIGTERM (default %(default)s)",
+        help="maximum seconds for running requests to finish after SIGTERM (default %(default)s)",
     )
     command.add_argument(
         "--lora-module",
@@ -184,7 +182,7 @@ def _add_defects(group: "argparse._ArgumentGroup") -> None:
         dest="enable_prefix_caching",
         action="store_false",
         default=None,
-        help="disable prefix caching, like the vLLM option of this name",
+        help="disable prefix caching, like vLLM's option with the same name",
     )
     group.add_argument(
         "--hash-seed", metavar="N", type=int, help="seed of block hashes, like PYTHONHASHSEED in vLLM (default 0)"

@@ -94,7 +94,7 @@ class PrefillDecodePlan:
         """Return the reason why requests fail although decode workers are ready, or None if requests succeed."""
         if self.flow == "nixl" or any(worker.is_ready and worker.role != "decode" for worker in self._fleet):
             return None
-        return "none of its prefill workers is ready"
+        return "no prefill worker is ready"
 
     def bootstrap_port(self, worker: WorkerId) -> int:
         return self._bootstrap_ports.get(worker, BOOTSTRAP_PORT)

@@ -125,7 +125,7 @@ class ContentBlocked(ClientError):
     code = "content_policy_violation"
 
     def __init__(self, guardrail: str) -> None:
-        super().__init__(f"The guardrail {guardrail!r} does not let this pass")
+        super().__init__(f"The guardrail {guardrail!r} blocked the request or its answer")
         self.guardrail = guardrail
 
 

@@ -28,7 +28,7 @@ class Group(BaseModel):
 
 
 def rule(allowed: str, *, shows_value: bool = True) -> PydanticCustomError:
-    """Return the error for a value that breaks the rule *allowed*, which is a clause such as "it must be a name"."""
+    """Return the error for a value that breaks the rule *allowed*, such as "the value must be a name"."""
     return PydanticCustomError("rule" if shows_value else "rule_on_private_value", "{allowed}", {"allowed": allowed})
 
 
@@ -41,40 +41,40 @@ def _check_strategy(value: str) -> str:
 def _check_url(value: str) -> str:
     private = is_private_address(value)
     if not is_http_address(value):
-        raise rule("it must be an http:// or https:// address with a host", shows_value=not private)
+        raise rule("the value must be an http:// or https:// address with a host", shows_value=not private)
     if private:
-        raise rule("it must not contain credentials, a query or a fragment", shows_value=False)
+        raise rule("the value must not contain credentials, a query or a fragment", shows_value=False)
     return value.rstrip("/")
 
 
 def _check_worker_url(value: str) -> str:
     if value.endswith("/v1"):  # as OpenAI's SDKs want it; here every request would be a 404, from a worker that is up
-        raise rule("it must not include /v1, which every request's path already has")
+        raise rule("the value must not include /v1, which every request's path already has")
     return value
 
 
 def _check_token(value: str) -> str:
     if not is_printable_ascii(value):
-        raise rule("it must be printable ASCII without spaces")
+        raise rule("the value must be printable ASCII without spaces")
     return value
 
 
 def _check_model_name(value: str) -> str:
     if not value.strip() or not value.isprintable() or "*" in value:
-        raise rule("it must be a name without '*' (patterns are for aliases)")
+        raise rule("the value must be a name without '*' (patterns are for aliases)")
     return value
 
 
 def _check_alias(value: str) -> str:
     if not value.strip() or not value.isprintable() or "*" in value[:-1]:
-        raise rule("it must be a name, or a prefix with one '*' at its end")
+        raise rule("the value must be a name, or a prefix with one '*' at its end")
     return value
 
 
 def _check_entity(value: str) -> str:
     # What YAML and JSON take for something else than text is no name: somebody would write it without quotes.
     if not re.fullmatch(r"(?!(null|true|false)$)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
-        raise rule("it must be a name with a letter, of at most 63 letters, digits, dots, dashes and underscores")
+        raise rule("the value must be a name of up to 63 letters (at least one), digits, dots, dashes and underscores")
     return value
 
 
@@ -82,7 +82,7 @@ def _check_network(value: str) -> str:
     try:
         return str(ip_network(value))
     except ValueError:
-        raise rule("it must be an IP address or a network such as 10.0.0.0/8") from None
+        raise rule("the value must be an IP address or a network such as 10.0.0.0/8") from None
 
 
 StrategyName = Annotated[str, AfterValidator(_check_strategy), WithJsonSchema({"enum": list(NAMES)})]

@@ -70,7 +70,7 @@ class FallbackAttempts:
         cause: GatewayError | None = None
         whys: list[str] = []
         self.retry_in_s = None
-        assert self._call is not None, "the call is forgotten"
+        assert self._call is not None, "the call is known"
         for fallback_attempt in self._fallbacks.attempts(self._fallback_request, self._clock()):
             if isinstance(fallback_attempt, Skipped):
                 whys.append(f"{fallback_attempt.backend}: {fallback_attempt.why}")
@@ -146,7 +146,7 @@ class FallbackAttempts:
         elif ending is Ending.REFUSED:
             fallback_attempt.unused(now)
         elif ending is Ending.FAILED:
-            fallback_attempt.failed(error or ReplyBroken(f"{fallback_attempt.backend.id} broke off"), now)
+            fallback_attempt.failed(error or ReplyBroken(f"{fallback_attempt.backend.id} ended its answer early"), now)
         else:
             fallback_attempt.left(self._exchange.streamed_events, now)
 
@@ -180,7 +180,7 @@ class FallbackAttempts:
         if _is_too_long_for_it(attempt):
             fallback_attempt.unused(self._clock())
             await attempt.reply.aclose()
-            raise PromptTooLong(reason_in(attempt.first) or f"{fallback_attempt.backend.id} has no room for the prompt")
+            raise PromptTooLong(reason_in(attempt.first) or f"{fallback_attempt.backend.id} cannot hold the prompt")
         fallback_attempt.began()
         if trace is not None:
             trace.first_byte(attempt.status)

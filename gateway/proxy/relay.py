@@ -98,7 +98,7 @@ async def _pass_on(
         GatewayError: if a guardrail ends the stream. The caller has then received the error.
     """
     reply, observer = attempt.reply, attempt.observer
-    assert observer is not None, "the answer does not stream"
+    assert observer is not None, "the answer is a stream"
     downstream.observer = observer
     data, attempt.first = attempt.first, b""
     while True:

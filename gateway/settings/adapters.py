@@ -20,7 +20,8 @@ class AdapterSettings(Group):
         "model hub",
     )
     load_on_demand: bool = Field(
-        default=False, description="load the LoRA adapter on a worker before the first request for it is sent there"
+        default=False,
+        description="load the LoRA adapter on a worker before the worker's first request for the adapter",
     )
     max_per_worker: Count | None = Field(
         default=None,
@@ -41,12 +42,12 @@ class AdapterSettings(Group):
 class AdaptersSettings(Group):
     load_s: NotNegative = Field(
         default=1,
-        description="assumed seconds for loading a LoRA adapter, until a load is measured. Workers without the "
-        "adapter cost this much more.",
+        description="assumed seconds for loading a LoRA adapter, until a load is measured. Routing adds this time to "
+        "the cost of workers without the adapter.",
     )
-    load_timeout_s: Positive = Field(
-        default=60, description="maximum seconds that a worker may take to load a LoRA adapter"
-    )
+    load_timeout_s: Positive = Field(default=60, description="maximum seconds for loading a LoRA adapter on a worker")
     retry_s: Positive = Field(
-        default=30, description="seconds before a worker that failed to load a LoRA adapter is asked to load it again"
+        default=30,
+        description="seconds after a failed load of a LoRA adapter until the gateway tries the load "
+        "again on the same worker",
     )

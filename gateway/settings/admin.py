@@ -16,7 +16,7 @@ class AdminKeySettings(Group):
     )
     id: EntityName = Field(
         default_factory=lambda fields: fields["role"],
-        description="name of the admin key in the audit log. The default is its role.",
+        description="name of the admin key in the audit log. The default is the role of the key.",
     )
     secret: Secret | None = Field(default=None, description="secret that callers of the admin API send")
     secret_env: VariableName | None = Field(

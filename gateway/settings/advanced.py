@@ -9,26 +9,26 @@ from gateway.settings.rules import NotNegative, Positive, Share
 class AdvancedSettings(Group):
     release_depth_s: Positive = Field(
         default=0.05,
-        description="backlog of a worker, in seconds of work, below which it gets the next waiting request (kv_aware)",
+        description="backlog in seconds of work below which a worker gets the next waiting request (kv_aware)",
     )
     initial_prefill_tokens_per_s: Positive = Field(
         default=2000,
         description="assumed prefill speed of a worker, in tokens per second, until its speed is measured. If in "
-        "doubt, set it too low.",
+        "doubt, choose a low value.",
     )
     zone_penalty_s: NotNegative = Field(
         default=0.002,
-        description="extra cost, in seconds, of a worker outside server.zone. It applies to prefix_aware and kv_aware.",
+        description="extra cost, in seconds, of a worker outside server.zone (prefix_aware, kv_aware)",
     )
     replica_tie_s: NotNegative = Field(
         default=0.02,
-        description="maximum cost difference, in seconds, at which workers count as equal. All gateways then "
-        "choose the same worker.",
+        description="maximum cost difference, in seconds, at which workers count as equal, so that all gateways "
+        "choose the same worker",
     )
     kv_prediction_s: Positive = Field(
         default=5,
-        description="seconds for which a prompt counts as cached after it was sent, until the engine reports its "
-        "blocks",
+        description="seconds for which a prompt counts as cached after it was sent, until the engine reports the "
+        "prompt's blocks",
     )
     cpu_tier_price: Share = Field(
         default=0.25,
@@ -60,7 +60,7 @@ class AdvancedSettings(Group):
     )
     stall_s: Positive = Field(
         default=1,
-        description="minimum pause, in seconds, after which a stream is continued on another worker "
-        "(continuation). This limit and stall_gaps are ten times as long while all streams of the "
-        "worker pause, or while the stream is its only one and the engine generates tokens.",
+        description="minimum pause, in seconds, after which a stream is continued on another worker (continuation). "
+        "Both stall_s and stall_gaps are multiplied by ten while all streams of the worker pause, or while the "
+        "worker has a single stream and its engine generates tokens.",
     )

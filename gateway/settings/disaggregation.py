@@ -20,13 +20,13 @@ class DisaggregationSettings(Group):
     )
     min_uncached_tokens: Count | None = Field(
         default=None,
-        description="minimum number of uncached prompt tokens for which a prefill worker is used. Null means "
-        "that the gateway decides by measured rates.",
+        description="minimum number of uncached prompt tokens for which a prefill worker is used. Null means that "
+        "the gateway decides, using measured rates.",
     )
     replace_loopback: bool = Field(
         default=True,
-        description="replace a loopback address in remote_host by the host of the prefill worker (flow: nixl). "
-        "Set it to false to keep the address that vLLM reports.",
+        description="replace a loopback address in remote_host by the host of the prefill worker (flow: nixl). With "
+        "false, the address that vLLM reports is used.",
     )
 
 

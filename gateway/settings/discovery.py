@@ -23,14 +23,15 @@ class ServiceSettings(Group):
         default=None, description="namespace of the Kubernetes Service. Null means kubernetes.namespace."
     )
     port: PortName | None = Field(
-        default=None, description="name or number of the Service port on the pods. Null means their only port."
+        default=None,
+        description="name or number of the Service port on the pods. Null means the pods' only port.",
     )
     role: RoleName = Field(default="both", description="role of the workers in the Service: both, prefill or decode")
     ranks: int = Field(
         default=1,
         ge=0,
         le=1024,
-        description="number of data-parallel ranks of each worker. Use 0 to ask the engines for the number.",
+        description="number of data-parallel ranks of each worker. With 0, the gateway asks the engines.",
     )
 
 
@@ -59,7 +60,7 @@ class DnsSettings(Group):
         default=1,
         ge=0,
         le=1024,
-        description="number of data-parallel ranks of each worker. Use 0 to ask the engines for the number.",
+        description="number of data-parallel ranks of each worker. With 0, the gateway asks the engines.",
     )
 
 

@@ -23,7 +23,7 @@ def _as_text(value: Any) -> Any:
 
 def _check_instance(value: str) -> str:
     if not re.fullmatch(r"0|[1-9][0-9]{0,19}", value) or int(value) >= _MOST:
-        raise PydanticCustomError("rule", "{allowed}", {"allowed": "it must be an integer from 0 to 2**64 - 1"})
+        raise PydanticCustomError("rule", "{allowed}", {"allowed": "the value must be an integer from 0 to 2**64 - 1"})
     return value
 
 
@@ -33,7 +33,7 @@ InstanceId = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_ins
 
 class InstanceSettings(Group):
     id: InstanceId = Field(
-        description="instance id of the Dynamo worker, as reported by /health of the frontend. Quote it in Helm values."
+        description="instance id of the Dynamo worker, as in /health of the frontend. Quote the id in Helm values."
     )
     kv_events: WorkerEventsSettings | None = Field(
         default=None, description="KV event stream of the Dynamo worker's engine. Null means no stream."
@@ -57,8 +57,8 @@ class DynamoSettings(Group):
         default=None,
         ge=1,
         le=65535,
-        description="port on which each Dynamo worker publishes KV events, on its own host. Null means that no "
-        "worker does.",
+        description="port on which each Dynamo worker publishes KV events, on its own host. Null means that the "
+        "workers publish no KV events.",
     )
     kv_replay_port: int | None = Field(
         default=None,

@@ -20,7 +20,7 @@ class TimeoutSettings(Group):
 class HealthSettings(Group):
     interval_s: Positive = Field(default=2, description="seconds between two health checks of a worker")
     timeout_s: Positive = Field(
-        default=1, description="seconds after which a health check without an answer counts as failed"
+        default=1, description="seconds after which an unanswered health check counts as failed"
     )
     failures_to_down: Count = Field(
         default=2, description="number of consecutive failed health checks after which a worker gets no more requests"
@@ -30,7 +30,7 @@ class HealthSettings(Group):
         description="number of consecutive successful health checks after which a worker that was down gets "
         "requests again",
     )
-    path: UrlPath = Field(default="/health", description="path on the worker that health checks request")
+    path: UrlPath = Field(default="/health", description="URL path that health checks request from the worker")
     metrics_interval_s: Positive = Field(default=5, description="seconds between two readings of a worker's metrics")
 
 
@@ -64,8 +64,8 @@ class RetrySettings(Group):
     )
     budget_share: Share = Field(
         default=0.5,
-        description="maximum number of retries, as a share of the requests of the last 10 seconds. It limits the "
-        "extra load on an overloaded fleet.",
+        description="maximum number of retries, as a share of the requests of the last 10 seconds. The limit keeps "
+        "retries from adding load to an overloaded fleet.",
     )
     budget_floor_per_s: NotNegative = Field(
         default=10,

@@ -38,8 +38,8 @@ class TokenPriceSettings(Group):
 class PriceSettings(TokenPriceSettings):
     gpu_hour_usd: NotNegative | None = Field(
         default=None,
-        description="price in US dollars per hour of a worker. Tokens then cost their share of the worker's "
-        "time. It cannot be combined with prices per token.",
+        description="price in US dollars per hour of a worker. Tokens then cost their share of the worker's time. A "
+        "price per hour cannot be combined with prices per token.",
     )
 
     @model_validator(mode="after")
@@ -61,7 +61,7 @@ class AllowanceSettings(Group):
     max_output_tokens: Count | None = Field(
         default=None,
         description="maximum number of output tokens that the fallback accepts. Larger limits in requests are "
-        "lowered to it. Null means unknown.",
+        "lowered to this number. Null means unknown.",
     )
     requests_per_minute: Count | None = Field(
         default=None,
@@ -78,13 +78,13 @@ class AllowanceSettings(Group):
         "limits. The ramp avoids throttling by AWS. Null means full rates at once.",
     )
     price: TokenPriceSettings | None = Field(
-        default=None, description="price of the fallback's tokens. Null means the price of the model."
+        default=None, description="price of the fallback's tokens. Null means the price of the model's tokens."
     )
 
 
 class ModelBedrockSettings(AllowanceSettings):
     model_id: Token = Field(
-        description="Amazon Bedrock model id, inference profile or ARN that answers if no worker can"
+        description="Amazon Bedrock model id, inference profile or ARN of the model that answers if no worker can"
     )
     region: Token | None = Field(
         default=None, description="AWS region of the model on Bedrock. Null means bedrock.region."
@@ -110,14 +110,14 @@ class ModelBedrockSettings(AllowanceSettings):
     )
     reasoning_field: Token = Field(
         default="reasoning_content",
-        description="field of an answer in which clients expect the model's reasoning. Some versions of vLLM use "
+        description="field of answers in which clients expect the model's reasoning. Some versions of vLLM use "
         '"reasoning".',
     )
 
 
 class OpenAIEndpointSettings(AllowanceSettings):
     url: Url = Field(
-        description="base URL of the OpenAI-compatible API, including /v1 if the API has it, e.g. "
+        description="base URL of the OpenAI-compatible API, including /v1 if the API's path contains it, e.g. "
         "https://llm.example.com/v1"
     )
     model: ModelName | None = Field(
@@ -165,8 +165,8 @@ class SpillSettings(Group):
     )
     share: Share | None = Field(
         default=None,
-        description="maximum share of the model's requests of the last minute that may go to fallbacks. Null "
-        "means no limit.",
+        description="maximum share of the model's requests within one minute that can go to fallbacks. Null means no "
+        "limit.",
     )
     when_late: bool = Field(
         default=True,
@@ -197,7 +197,8 @@ class BedrockSettings(Group):
         default=None, description="Bedrock API key, for auth: bearer. Null means AWS_BEARER_TOKEN_BEDROCK."
     )
     bearer_token_file: FileName | None = Field(
-        default=None, description="file with the Bedrock API key, reread when it changes. It overrides bearer_token."
+        default=None,
+        description="file with the Bedrock API key, read again when it changes. The file overrides bearer_token.",
     )
     canary_at_start: bool = Field(
         default=True, description="send a test request for 16 tokens to each Bedrock model when the gateway starts"

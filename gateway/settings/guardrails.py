@@ -33,19 +33,19 @@ def _rule(allowed: str) -> PydanticCustomError:
 
 def _check_replacement(value: str) -> str:
     if not value.isprintable() or any(character in value for character in '"\\'):
-        raise _rule("it must be printable, without quotes or backslashes")
+        raise _rule("the value must be printable, without quotes or backslashes")
     return value
 
 
 def _check_term(value: str) -> str:
     if not re.match(r"\w", value.strip()) or len(value) > 200:
-        raise _rule("it must begin with a letter or a digit, and have at most 200 characters")
+        raise _rule("the value must begin with a letter or a digit, and have at most 200 characters")
     return value.strip()
 
 
 def _check_region(value: str) -> str:
     if not re.fullmatch("[A-Z]{2}", value):
-        raise _rule("it must be a two-letter country code, e.g. DE")
+        raise _rule("the value must be a two-letter country code, e.g. DE")
     return value
 
 
@@ -120,7 +120,7 @@ class _Scanning(_Guardrail):
     allow: Texts = Field(default=(), description="texts that the guardrail ignores even if they match")
     allow_patterns: Texts = Field(
         default=(),
-        description="RE2 patterns of texts that the guardrail ignores. They need the extra warmgate[guardrails].",
+        description="RE2 patterns of texts that the guardrail ignores. Patterns need the extra warmgate[guardrails].",
     )
     replacement: Annotated[str, AfterValidator(_check_replacement)] | None = Field(
         default=None, description="text that replaces a redacted match. Null means the kind of the match, e.g. [EMAIL]."
@@ -132,8 +132,8 @@ class PiiGuardrail(_Scanning):
     detect: Texts = _DETECT
     phone_regions: Regions = Field(
         default=(),
-        description="countries whose phone numbers are recognized without a country code, e.g. DE. They need the "
-        "extra warmgate[guardrails].",
+        description="countries whose phone numbers are recognized without a country code, e.g. DE. Phone regions "
+        "need the extra warmgate[guardrails].",
     )
 
     def _contradictions(self) -> Iterator[Contradiction]:
@@ -153,7 +153,7 @@ class WordsGuardrail(_Scanning):
     words: Terms = Field(default=(), description="words and phrases that the guardrail matches, ignoring case")
     patterns: Texts = Field(
         default=(),
-        description="RE2 patterns that the guardrail matches, each of bounded length. They need the extra "
+        description="RE2 patterns that the guardrail matches, each of bounded length. Patterns need the extra "
         "warmgate[guardrails].",
     )
 

@@ -26,8 +26,8 @@ class WorkerSettings(Group):
     url: WorkerUrl = Field(description="base URL of the model server, e.g. http://10.0.0.5:8000")
     id: Token = Field(
         default_factory=lambda fields: id_of_address(fields["url"]),
-        description='name of the worker in headers, logs and metrics. The default is "worker-" and a digest of '
-        "its url.",
+        description='name of the worker in headers, logs and metrics. The default is "worker-" and a digest of the '
+        "worker's url.",
     )
     api_key: Secret | None = Field(
         default=None, description="API key that the gateway sends to the worker as a bearer token"
@@ -36,8 +36,8 @@ class WorkerSettings(Group):
         default=0,
         ge=0,
         le=99,
-        description="priority group of the worker. Workers of tier 1 get requests if no worker of tier 0 is "
-        "available, or if all workers of tier 0 would make a request wait too long.",
+        description="priority group of the worker. Workers of tier 1 get requests only if no worker of tier 0 is "
+        "available, or if requests would wait too long for tier 0.",
     )
     role: RoleName = Field(
         default="both",
@@ -59,7 +59,7 @@ class WorkerSettings(Group):
     )
     kv_events: WorkerEventsSettings | None = Field(
         default=None,
-        description="KV event stream of the worker's engine. If it is null, the gateway asks the engine for the "
+        description="KV event stream of the worker's engine. Null means that the gateway asks the engine for the "
         "stream (vLLM since 0.31, SGLang).",
     )
     zone: Token | None = Field(
@@ -75,13 +75,13 @@ class WorkerSettings(Group):
         default=1,
         ge=0,
         le=1024,
-        description="number of data-parallel ranks behind the worker's url. Each rank becomes a worker (ID#0, "
-        "ID#1, ...). Use 0 to ask the engine for the number.",
+        description="number of data-parallel ranks behind the worker's url. Each rank becomes a worker (ID#0, ID#1, "
+        "...). With 0, the gateway asks the engine for the number of ranks.",
     )
     dynamo: DynamoSettings | None = Field(
         default=None,
-        description="Dynamo frontend at the worker's url, whose own workers the gateway routes to individually. "
-        "Null means that the url is a single worker.",
+        description="Dynamo frontend at the worker's url. The gateway routes requests to the individual workers of "
+        "the frontend. Null means that the url is a single worker.",
     )
 
     @model_validator(mode="after")
@@ -119,8 +119,8 @@ class TokenizerSettings(Group):
     )
     path: FileName | None = Field(
         default=None,
-        description="folder with the model's tokenizer.json, tokenizer_config.json and chat template. It needs "
-        "the extra warmgate[tokenizer].",
+        description="folder with the model's tokenizer.json, tokenizer_config.json and chat template. Local "
+        "tokenizers need the extra warmgate[tokenizer].",
     )
     budget_s: Positive = Field(
         default=0.05,
@@ -147,15 +147,15 @@ class ModelSettings(Group):
     )
     strategy_header: bool = Field(
         default=False,
-        description="allow callers to choose the strategy with the header x-warmgate-strategy. If it is false, "
-        "the header is ignored.",
+        description="allow callers to choose the strategy with the header x-warmgate-strategy. With false, the "
+        "header is ignored.",
     )
     upstream_model: ModelName = Field(
         default_factory=lambda fields: fields["name"],
         description="model name that the gateway sends to the workers. The default is the model's name.",
     )
     adapter: AdapterSettings | None = Field(
-        default=None, description="LoRA adapter that this model is. Null means that the model is not an adapter."
+        default=None, description="LoRA adapter that the model uses. Null means that the model is not a LoRA adapter."
     )
     session_header: HeaderName = Field(
         default="x-session-id",
@@ -167,8 +167,8 @@ class ModelSettings(Group):
     )
     workers_file: FileName | None = Field(
         default=None,
-        description="YAML or JSON file with a list of additional workers. The gateway reads it again whenever it "
-        "changes.",
+        description="YAML or JSON file with a list of additional workers. The gateway reads the file again after "
+        "each change.",
     )
     service: ServiceSettings | None = Field(
         default=None, description="Kubernetes Service whose endpoints are additional workers. Null means no Service."
@@ -190,13 +190,13 @@ class ModelSettings(Group):
     )
     continuation: Literal["off", "tokens", "text"] = Field(
         default="off",
-        description="whether another worker continues the stream of a failed worker: off (never), tokens (only "
-        "if the continuation is exact) or text (from the text if it cannot be exact)",
+        description="whether another worker continues the stream of a failed worker: off (never), tokens (only if "
+        "the continuation is exact) or text (from the text if no exact continuation is possible)",
     )
     context_tokens: Count | None = Field(
         default=None,
-        description="maximum number of prompt and output tokens together that the workers accept. Longer "
-        "requests go to fallbacks.",
+        description="maximum number of prompt and output tokens together that the workers accept. Longer requests go "
+        "to a fallback.",
     )
     answer_model: Literal["asked", "backend"] = Field(
         default="asked",
@@ -214,13 +214,13 @@ class ModelSettings(Group):
     )
     max_output_tokens: Count | None = Field(
         default=None,
-        description="maximum number of tokens that an answer of the model can have. Budgets reserve no more than "
-        "that for a request.",
+        description="maximum number of tokens in an answer of the model. Budgets reserve at most this number for a "
+        "request.",
     )
     allowed_engine_fields: Annotated[tuple[EngineField, ...], Field(strict=False)] = Field(
         default=(),
-        description="request fields internal to engines that callers may send, e.g. priority. Requests with "
-        "other internal fields get status 400.",
+        description="engine-internal request fields that the gateway accepts from callers, e.g. priority. Requests "
+        "with other internal fields get status 400.",
     )
     engine_priority: Literal["none", "low_first", "high_first"] = Field(
         default="none",
@@ -230,7 +230,7 @@ class ModelSettings(Group):
     )
     allow_background: bool = Field(
         default=False,
-        description="allow background: true in /v1/responses. Such a request is charged as the longest answer "
+        description="allow background: true in /v1/responses. Budgets charge such a request for the longest answer "
         "that it can have.",
     )
     guardrails: GuardrailNames = Field(

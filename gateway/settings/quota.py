@@ -8,7 +8,7 @@ from gateway.settings.rules import Burst, Count, NotNegative, Positive, Share, T
 
 class QuotaSettings(Group):
     burst: Burst = Field(
-        default=0.1, description="share of a limit per minute that may be used at once, above 0 and at most 1"
+        default=0.1, description="share of a limit per minute that can be used at once, above 0 and at most 1"
     )
     cached_weight: Share = Field(
         default=0.1, description="weight of a cached prompt token in token limits. A computed token weighs 1."
@@ -26,12 +26,12 @@ class QuotaSettings(Group):
         description="tokens that budgets reserve for an answer if neither the request nor the model limits its length",
     )
     budget_tolerance: NotNegative = Field(
-        default=0.05, description="share of a budget by which a team may exceed it before its streams are stopped"
+        default=0.05, description="share by which a team can exceed a budget before its streams are stopped"
     )
     max_unreserved_minutes: Positive = Field(
         default=60,
-        description="maximum number of tokens beyond their reservations that a team's running answers may have, "
-        "as a multiple of its token limit per minute",
+        description="maximum number of tokens beyond their reservations that a team's running answers can have, as a "
+        "multiple of its token limit per minute",
     )
 
 
@@ -44,5 +44,5 @@ class QueueSettings(Group):
     )
     starvation_s: Positive = Field(
         default=30,
-        description="seconds without service after which the oldest request of a team counts as one priority higher",
+        description="seconds without service after which a team's oldest request counts as one priority higher",
     )

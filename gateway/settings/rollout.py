@@ -44,7 +44,7 @@ class RouteRuleSettings(Group):
     )
     requires: Annotated[tuple[Ability, ...], Field(strict=False)] = Field(
         default=(),
-        description="features that a request must use to match the rule, all of them: images, audio, tools, "
+        description="features that a request must use, all of them, to match the rule: images, audio, tools, "
         "response_format or reasoning",
     )
     teams: Names | None = Field(default=None, description="teams whose requests match the rule. Null means all teams.")
@@ -77,7 +77,7 @@ class RouteSettings(Group):
     )
     salt: str | None = Field(
         default=None,
-        description="salt of the hash that assigns callers to models. Changing it reassigns all callers. Null "
+        description="salt of the hash that assigns callers to models. Changing the salt reassigns all callers. Null "
         "means the name of the route.",
     )
     on_unavailable: Literal["next", "wait"] = Field(
@@ -93,11 +93,11 @@ class RouteSettings(Group):
     count: Literal["estimated", "exact"] = Field(
         default="estimated",
         description="how rules count prompt tokens: estimated (from the size of the prompt) or exact (by the "
-        "tokenizer of the first model in to, if it has one)",
+        "tokenizer of the route's first model, if that model has one)",
     )
     variant_permits: bool = Field(
         default=False,
-        description="whether a key also needs permission for the model that serves the request. If it is false, "
+        description="whether a key also needs permission for the model that serves the request. With false, "
         "permission for the route is enough.",
     )
 

@@ -9,8 +9,8 @@ from gateway.settings.rules import Count, Positive, ZmqAddress
 class RoutingSettings(Group):
     lease_s: Positive = Field(
         default=2100,
-        description="seconds after which a reservation on a worker ends if it was never released. It must be at "
-        "least timeouts.total_s.",
+        description="seconds after which a reservation on a worker ends if it was never released. The minimum is "
+        "timeouts.total_s.",
     )
     max_wait_s: Positive = Field(
         default=120,
@@ -39,7 +39,8 @@ class IndexSettings(Group):
         description="assumed cache size of a worker, in engine blocks, if its metrics do not report the size",
     )
     default_block_size: Count = Field(
-        default=16, description="assumed number of tokens in one engine block, if the worker's metrics do not report it"
+        default=16,
+        description="assumed number of tokens in one engine block, if the worker's metrics report none",
     )
 
 
@@ -51,9 +52,9 @@ class KvEventsSettings(Group):
     )
     allowed_cidrs: Networks = Field(
         default=(),
-        description="networks of the engines, e.g. 10.0.0.0/8. Only engines in them may connect to "
-        "kv_events.bind, or publish on a host other than their worker's. Empty allows this machine "
-        "to connect, and no other host.",
+        description="networks of the engines, e.g. 10.0.0.0/8. Only engines in these networks can connect to "
+        "kv_events.bind, or publish on a host other than the host of the worker. An empty list allows connections "
+        "from this machine only.",
     )
     check: bool = Field(
         default=True,

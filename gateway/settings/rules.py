@@ -34,31 +34,31 @@ def _check_origin(value: str) -> str:
     if value != "*" and not re.fullmatch(
         r"[a-z][a-z0-9+.-]*://(\[[0-9a-f:.]+\]|[a-z0-9._-]+)(:[0-9]{1,5})?", value.lower()
     ):
-        raise rule("it must be an origin such as https://chat.example.com, without a path, or '*'")
+        raise rule("the value must be an origin such as https://chat.example.com, without a path, or '*'")
     return value.lower()
 
 
 def _check_secret(value: SecretStr) -> SecretStr:
     if not is_printable_ascii(value.get_secret_value()):
-        raise rule("it must be printable ASCII without spaces or line breaks", shows_value=False)
+        raise rule("the value must be printable ASCII without spaces or line breaks", shows_value=False)
     return value
 
 
 def _check_header(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+", value):
-        raise rule("it must be the name of an HTTP header")
+        raise rule("the value must be the name of an HTTP header")
     return value.lower()
 
 
 def _check_path(value: str) -> str:
     if not value.startswith("/") or not is_printable_ascii(value):
-        raise rule("it must be a path that begins with '/'")
+        raise rule("the value must be a path that begins with '/'")
     return value
 
 
 def _check_file(value: str) -> str:
     if not value.strip() or not value.isprintable():
-        raise rule("it must be the path of a file")
+        raise rule("the value must be the path of a file")
     return value
 
 
@@ -66,19 +66,19 @@ def _check_zmq(value: str) -> str:
     """Raise an error unless *value* is a ZeroMQ address. In an address to bind, ``*`` means every network interface."""
     found = re.fullmatch(r"tcp://(\*|\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_.-]+):([0-9]{1,5})|ipc://[!-~]+", value)
     if found is None or not 0 < int(found[2] or 1) < 65536:
-        raise rule("it must be a ZeroMQ address such as tcp://10.0.0.5:5557")
+        raise rule("the value must be a ZeroMQ address such as tcp://10.0.0.5:5557")
     return value
 
 
 def _check_variable(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", value):
-        raise rule("it must be the name of an environment variable", shows_value=False)
+        raise rule("the value must be the name of an environment variable", shows_value=False)
     return value
 
 
 def _check_sha256(value: SecretStr) -> SecretStr:
     if not re.fullmatch(r"[0-9a-f]{64}", value.get_secret_value()):
-        raise rule("it must be 64 hexadecimal digits in lower case", shows_value=False)
+        raise rule("the value must be 64 hexadecimal digits in lower case", shows_value=False)
     return value
 
 
@@ -86,34 +86,34 @@ def _check_time_zone(value: str) -> str:
     try:
         ZoneInfo(value)
     except (ValueError, OSError):  # ZoneInfoNotFoundError is a KeyError
-        raise rule("it must be a time zone such as Europe/Berlin") from None
+        raise rule("the value must be a time zone such as Europe/Berlin") from None
     except KeyError:
-        raise rule("it must be a time zone that this machine knows, such as Europe/Berlin") from None
+        raise rule("the value must be a time zone that this machine knows, such as Europe/Berlin") from None
     return value
 
 
 def _check_store(value: str) -> str:
     if not re.fullmatch(rf"{SQLITE}.+|(rediss?|unix)://.+", value):
-        raise rule("it must begin with sqlite:///, redis://, rediss:// or unix://", shows_value="@" not in value)
+        raise rule("the value must begin with sqlite:///, redis://, rediss:// or unix://", shows_value="@" not in value)
     return value
 
 
 def _check_object(value: str) -> str:
     """Check the name of a Kubernetes namespace or Service (RFC 1123)."""
     if not re.fullmatch(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?", value):
-        raise rule("it must be a Kubernetes name: lower-case letters, digits, dots and dashes")
+        raise rule("the value must be a Kubernetes name: lower-case letters, digits, dots and dashes")
     return value
 
 
 def _check_selector(value: str) -> str:
     if not value.strip() or not value.isprintable():
-        raise rule("it must be a label selector such as app=vllm,model in (a, b)")
+        raise rule("the value must be a label selector such as app=vllm,model in (a, b)")
     return value
 
 
 def _check_host(value: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})", value):
-        raise rule("it must be a host name")
+        raise rule("the value must be a host name")
     return value
 
 
@@ -125,9 +125,9 @@ def port_name(value: str) -> str:
     """
     if value.isdecimal():
         if len(value) > 5 or not 0 < int(value) < 65536:
-            raise rule("it must be a port between 1 and 65535")
+            raise rule("the value must be a port between 1 and 65535")
     elif not re.fullmatch(r"(?=.*[a-z])[a-z0-9]([a-z0-9-]{0,13}[a-z0-9])?", value):
-        raise rule("it must be a port number, or a port name of at most 15 lower-case letters, digits and dashes")
+        raise rule("the value must be a port number, or a name of at most 15 lower-case letters, digits and dashes")
     return value
 
 

@@ -71,8 +71,8 @@ class Settings(Group):
     )
     teams: Annotated[tuple[TeamSettings, ...], Field(strict=False)] = Field(
         default=(),
-        description="teams whose API keys may send requests. Without teams and a store, only programs on this "
-        "machine may (see server.open_mode).",
+        description="teams whose API keys can send requests. Without teams and a store, only programs on this "
+        "machine can send requests (see server.open_mode).",
     )
     guardrails: Annotated[tuple[GuardrailSettings, ...], Field(strict=False)] = Field(
         default=(), description="checks of requests and answers, for the models and teams that name them"
@@ -81,7 +81,7 @@ class Settings(Group):
     store: StoreSettings = Field(default=StoreSettings(), description="storage of API keys, quotas and the ledger")
     replicas: ReplicasSettings = Field(
         default=ReplicasSettings(),
-        description="state that several gateways of the same workers share through a Redis store",
+        description="state that several gateways with the same workers share through a Redis store",
     )
     quota: QuotaSettings = Field(default=QuotaSettings(), description="counting of limits and budgets")
     queue: QueueSettings = Field(default=QueueSettings(), description="fair-share scheduling of teams")

@@ -34,10 +34,10 @@ class ServerSettings(Group):
     )
     max_body_bytes: Count = Field(
         default=8 * 2**20,
-        description="maximum size of a request body in bytes, after decompression. Larger bodies get status 413. "
-        "The default, 8 MiB, holds 2 million tokens of text or 6 MB of images; a 2048 x 2048 photo "
-        "takes 0.5 to 1.5 MB in base64. Raise it for audio or many images. Each MiB of a body takes up to 8 "
-        "MiB of memory for about 10 ms.",
+        description="maximum size of a request body in bytes, after decompression. Larger bodies get status 413. The "
+        "default, 8 MiB, holds 2 million tokens of text or 6 MB of images; a 2048 x 2048 photo takes 0.5 to 1.5 MB "
+        "in base64. Use a higher limit for audio or many images. Each MiB of a body takes up to 8 MiB of memory for "
+        "about 10 ms.",
     )
     max_body_values: Count = Field(
         default=200_000,
@@ -73,9 +73,9 @@ class ServerSettings(Group):
     max_connections: Count = Field(default=10_000, description="maximum number of open client connections")
     max_connections_per_address: Count | None = Field(
         default=None,
-        description="maximum number of open connections per client address (for IPv6, per /64 network), except "
-        "from trusted_proxies. Null means 90 % of max_connections. If clients connect directly, set "
-        "it to what one client needs.",
+        description="maximum number of open connections per client address (for IPv6, per /64 network), except from "
+        "trusted_proxies. Null means 90 % of max_connections. If clients connect directly, choose the number that "
+        "one client needs.",
     )
     max_header_bytes: int = Field(
         default=64 * 2**10,
@@ -84,12 +84,12 @@ class ServerSettings(Group):
     )
     keep_alive_s: Count = Field(
         default=75,
-        description="seconds that an idle client connection stays open. Set it above the idle timeout of a proxy "
+        description="seconds that an idle client connection stays open. Choose more than the idle timeout of a proxy "
         "in front of the gateway.",
     )
     body_idle_s: Positive = Field(
         default=60,
-        description="seconds that a client may pause while it sends a request body. Longer pauses get status 408.",
+        description="maximum seconds that a client pauses while it sends a request body. Longer pauses get status 408.",
     )
     min_body_bytes_per_s: NotNegative = Field(
         default=500,
@@ -104,24 +104,24 @@ class ServerSettings(Group):
     sse_keep_alive_s: Positive | None = Field(
         default=15,
         description="seconds of silence after which a stream gets an SSE comment, so that proxies keep its "
-        "connection open. Set it below the read timeout of the proxy. Null disables these comments.",
+        "connection open. Choose less than the read timeout of the proxy. Null disables these comments.",
     )
     stop_delay_s: NotNegative = Field(
         default=0,
         description="seconds after SIGTERM during which the gateway still accepts requests while /readyz returns "
-        "503. Set it to the time that a load balancer needs to notice.",
+        "503. Choose the time that a load balancer needs to notice the status.",
     )
     shutdown_grace_s: int = Field(
         default=30, ge=0, description="seconds that running requests have to finish on shutdown"
     )
     open_mode: Literal["loopback", "network"] = Field(
         default="loopback",
-        description="callers that may send requests if neither teams nor a store are configured: loopback "
-        "(programs on this machine) or network (all hosts)",
+        description="callers that can send requests if neither teams nor a store are configured: loopback (programs "
+        "on this machine) or network (all hosts)",
     )
     cors_origins: Annotated[tuple[Origin, ...], Field(strict=False)] = Field(
         default=(),
-        description="origins of web pages that may call the gateway from a browser, e.g. "
+        description="origins of web pages that are allowed to call the gateway from a browser, e.g. "
         "https://chat.example.com. Use '*' for all origins.",
     )
     zone: Token | None = Field(
@@ -147,7 +147,7 @@ class ServerSettings(Group):
     )
     user_header: HeaderName = Field(
         default="x-end-user",
-        description="request header that names the end user. It takes precedence over the user field in the body.",
+        description="request header that names the end user. The header takes precedence over the body field user.",
     )
 
 

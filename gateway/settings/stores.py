@@ -12,8 +12,8 @@ from gateway.settings.rules import Count, OnUnavailable, Positive, Secret, Store
 class StoreSettings(Group):
     url: StoreUrl | None = Field(
         default=None,
-        description="store for teams, keys, limits and the ledger: sqlite:///FILE, redis://HOST:PORT/0 or "
-        "rediss:// for TLS. Null keeps them in memory, with teams from this file only.",
+        description="store for teams, keys, limits and the ledger: sqlite:///FILE, redis://HOST:PORT/0 or rediss:// "
+        "for TLS. Null means storage in memory, with teams from the settings file only.",
     )
     pepper: Secret | None = Field(
         default=None,
@@ -78,8 +78,8 @@ class ReplicasSettings(Group):
     )
     dead_after_s: Positive = Field(
         default=3,
-        description="seconds without a heartbeat after which a gateway counts as dead. Its requests no longer "
-        "count as load of the workers.",
+        description="seconds without a heartbeat after which a gateway counts as dead. Requests of a dead gateway no "
+        "longer count as load of the workers.",
     )
 
     @model_validator(mode="after")

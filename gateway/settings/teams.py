@@ -79,17 +79,18 @@ class KeySettings(Group):
     )
     models: Names | None = Field(
         default=None,
-        description="models that the key may use, among those of its team. Null means all models of the team.",
+        description="models that the key is allowed to use, among the models of its team. Null means all models of "
+        "the team.",
     )
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
         default=None,
-        description="routing strategies that requests with the key may choose. Null means those of the team.",
+        description="routing strategies that requests with the key can choose. Null means the team's setting.",
     )
     fallback: bool | None = Field(
-        default=None, description="whether fallbacks may answer requests with the key. Null means the team's setting."
+        default=None, description="whether fallbacks can answer requests with the key. Null means the team's setting."
     )
     allowed_cidrs: Networks | None = Field(
-        default=None, description="networks from which the key may be used, e.g. 10.0.0.0/8. Null means all networks."
+        default=None, description="networks from which the key is accepted, e.g. 10.0.0.0/8. Null means all networks."
     )
     priority: PriorityName | None = Field(
         default=None,
@@ -128,25 +129,25 @@ class TeamSettings(Group):
     )
     models: Names | None = Field(
         default=None,
-        description="models that the team may use: names, aliases, or prefixes that end in *. Null means all "
-        "models, and [] means none.",
+        description="models that the team is allowed to use: names, aliases, or prefixes that end in *. Null means "
+        "all models, and [] means none.",
     )
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
-        default=None, description="routing strategies that requests of the team may choose. Null means all strategies."
+        default=None, description="routing strategies that requests of the team can choose. Null means all strategies."
     )
     fallback: bool = Field(
-        default=True, description="whether fallbacks, including Amazon Bedrock, may answer requests of the team"
+        default=True, description="whether fallbacks, including Amazon Bedrock, can answer requests of the team"
     )
     ttft_s: Positive | None = Field(
         default=None,
-        description="target time to first token of the team, in seconds. Requests that would be slower go to a "
-        "fallback if spill.when_late is true.",
+        description="target time to first token of the team, in seconds. Requests that would exceed the target go to "
+        "a fallback if spill.when_late is true.",
     )
     blocked: bool = Field(default=False, description="whether the gateway refuses all keys of the team")
     isolated_cache: bool = Field(
         default=False,
-        description="whether the team's cached prefixes are kept separate from those of other teams. Its "
-        "requests then share no cache with other teams.",
+        description="whether the team's cached prefixes are kept separate from those of other teams. Requests of the "
+        "team then share no cache with other teams.",
     )
     tracing: DestinationSettings | None = Field(
         default=None,

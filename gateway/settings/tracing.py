@@ -74,13 +74,13 @@ class TracingSettings(DestinationSettings):
 
     otel_environment: bool = Field(
         default=False,
-        description="whether OpenTelemetry's OTEL_* variables fill the settings for traces that are not given: "
-        "endpoint, headers, timeout, service name, resource attributes and sampler",
+        description="whether OpenTelemetry's OTEL_* variables fill trace settings that are not given: endpoint, "
+        "headers, timeout, service name, resource attributes and sampler",
     )
     ratio: Share = Field(
         default=1,
-        description="share of requests that are traced, from 0 to 1. If the caller sends traceparent, that "
-        "decides instead.",
+        description="share of requests that are traced, from 0 to 1. If the caller sends the header traceparent, the "
+        "header decides instead.",
     )
     service_name: Token = Field(default="warmgate", description="value of the attribute service.name in all spans")
     resource: dict[Token, str] = Field(
@@ -96,9 +96,7 @@ class TracingSettings(DestinationSettings):
         description="maximum number of traces that wait to be sent to one receiver. Further traces are dropped "
         "and counted.",
     )
-    timeout_s: Positive = Field(
-        default=10, description="maximum seconds that a receiver may take to accept a batch of traces"
-    )
+    timeout_s: Positive = Field(default=10, description="maximum seconds for a receiver to accept a batch of traces")
 
     @property
     def _is_needed(self) -> bool:

@@ -52,7 +52,7 @@ def overrides(environ: Mapping[str, str], others: Collection[str] = frozenset())
         try:
             found.append(Override(place, variable, _value(text, annotation)))
         except yaml.YAMLError:
-            sentences.append(f"{variable} is not a YAML value; it must be of type {type_name(annotation)}.")
+            sentences.append(f"{variable} is not a YAML value; the value must be of type {type_name(annotation)}.")
     return sorted(found, key=lambda override: override.place), sentences
 
 

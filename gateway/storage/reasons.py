@@ -27,7 +27,7 @@ _UNAVAILABLE: tuple[tuple[type[Exception] | tuple[type[Exception], ...], str], .
 _REFUSALS: tuple[tuple[type[ResponseError], str], ...] = (
     (ReadOnlyError, "the server is a read-only replica"),
     (OutOfMemoryError, "the server is out of memory"),
-    (NoPermissionError, "the user in store.url may not run this command"),
+    (NoPermissionError, "the user in store.url has no permission"),
 )
 _CODES = {"MISCONF": "the server cannot write to its disk"}
 

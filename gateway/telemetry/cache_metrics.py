@@ -108,7 +108,7 @@ class CacheCollector(Collector):
     def _exact_prompts(self) -> Metric:
         family = CounterMetricFamily(
             "warmgate_exact_prompts",
-            "Prompts by whether their exact tokens were known, or the reason why not.",
+            "Prompts whose exact tokens were known, and other prompts by the reason why not.",
             labels=("model", "outcome"),
         )
         for model in self._models:
@@ -122,7 +122,7 @@ class CacheCollector(Collector):
 _COUNTERS = {
     "kv_events": "Cache events received from engines, by kind.",
     "kv_blocks": "KV cache blocks in received cache events, by kind of event.",
-    "kv_batches": "Batches of cache events, by outcome.",
+    "kv_batches": "Batches of cache events from engines, by outcome.",
     "kv_stream_transitions": "Transitions of an engine's event stream: connection, gap, replay, restart, rebuild.",
     "kv_unused": "Cache events that were ignored or rejected, by reason.",
 }

@@ -38,7 +38,7 @@ def _counts(by_model: Iterable[Fallbacks]) -> Iterator[Metric]:
     )
     skipped = CounterMetricFamily(
         "warmgate_fallback_skipped",
-        "Skipped fallbacks by reason: not_served, too_long, breaker, rate, share, budget.",
+        "Times that the gateway skipped a fallback, by reason: not_served, too_long, breaker, rate, share, budget.",
         labels=("model", "backend", "reason"),
     )
     for fallbacks in by_model:

@@ -65,7 +65,7 @@ class _RequestCollector(Collector):
             "retries", "Retries, counted as attempts after the first one of each request.", lambda t: [((), t.retries)]
         )
         yield counter(
-            "streams_continued", "Streams continued by another worker after a failure.", lambda t: [((), t.continued)]
+            "streams_continued", "Streams that another worker continued after a failure.", lambda t: [((), t.continued)]
         )
         yield counter(
             "prefills",
@@ -205,7 +205,7 @@ _WORKER_GAUGES = (
     ("connections", "Open connections to the worker."),
     ("engine_running", "Running requests that the engine reports, from all clients of the engine."),
     ("engine_waiting", "Queued requests that the engine reports."),
-    ("engine_kv_usage_ratio", "Fraction of the engine's KV cache in use, 0 to 1."),
+    ("engine_kv_usage_ratio", "Fraction of the engine's KV cache that is in use, 0 to 1."),
     (
         "reading_age_seconds",
         "Age in seconds of the last reading of the engine's metrics. Outdated readings are not shown.",

@@ -115,7 +115,7 @@ def _of_soft_budgets(statuses: Sequence[SoftBudgetStatus]) -> Metric:
     """Return the use of soft budgets by team and label. Names of keys and models would give too many label values."""
     family = GaugeMetricFamily(
         "warmgate_team_soft_budget_used_ratio",
-        "Used fraction of a team's soft budget. Of several with the same label, the highest is shown.",
+        "Used fraction of a team's soft budget. The highest of several budgets with the same labels is shown.",
         labels=("team", "limit"),
     )
     for each in statuses:

@@ -136,7 +136,7 @@ async def test_an_adapter_that_no_one_has_and_no_one_may_load() -> None:
         response = await stack.http.post("/v1/chat/completions", json=body)
 
         assert 503 == response.status_code
-        assert "does not have the adapter 'poet', and it is not loaded on demand" in response.json()["error"]["message"]
+        assert "does not have the adapter 'poet', which is not loaded on demand" in response.json()["error"]["message"]
 
 
 async def test_the_adapter_that_was_used_longest_ago_makes_room() -> None:

@@ -331,7 +331,7 @@ async def test_a_workers_refusal_has_the_shape_of_the_api(served: Stack, path: s
     reply = await ask(served, path, stream=stream)
 
     assert 422 == reply.status_code
-    assert "this answer was ordered at /control/faults" == fault_in(path, reply)
+    assert "this error was set at /control/faults" == fault_in(path, reply)
     assert ("Refused", 1) == ((await line(served))["error"], (await line(served))["attempts"])
 
 

@@ -320,7 +320,7 @@ async def test_a_refusal_after_a_keep_alive_is_an_error_event() -> None:
         (late,) = [reply for reply in replies if reply.status_code == 200]
         (error,) = events(late.text)
 
-        assert "this answer was ordered at /control/faults" == error["error"]["message"]
+        assert "this error was set at /control/faults" == error["error"]["message"]
         assert error["error"]["code"] is None
         assert "[DONE]" not in late.text
         assert ["Refused", "Refused"] == [line["error"] for line in await served.lines(2)]
@@ -384,7 +384,7 @@ async def test_a_refusal_as_the_first_event_is_a_plain_refusal(dialect: Any) -> 
         replies = [await streamed(served) for _ in range(6)]
 
         assert {400} == {reply.status_code for reply in replies}
-        assert {"this answer was ordered at /control/faults"} == {reply.json()["error"]["message"] for reply in replies}
+        assert {"this error was set at /control/faults"} == {reply.json()["error"]["message"] for reply in replies}
         assert [1] * 6 == [line["attempts"] for line in await served.lines(6)]
         assert {0.0} == set((await served.metric("warmgate_worker_breaker_open")).values())
 
@@ -456,9 +456,9 @@ async def test_the_errors_of_other_engines_have_openais_shape(path: str, dialect
         assert [422, 500, 404] == [reply.status_code for reply in (refused, failed, missing)]
         errors = [reply.json()["error"] for reply in (refused, failed, missing)]
         assert all({"message", "type", "param", "code"} == set(error) for error in errors)
-        assert "this answer was ordered at /control/faults" == errors[0]["message"]
+        assert "this error was set at /control/faults" == errors[0]["message"]
         assert [None, "endpoint_not_supported"] == [errors[0]["code"], errors[2]["code"]]
-        assert "this answer was ordered at /control/faults" in errors[1]["message"]
+        assert "this error was set at /control/faults" in errors[1]["message"]
 
 
 async def _until_asleep(served: Stack, worker: str, value: float) -> None:

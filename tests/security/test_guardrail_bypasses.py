@@ -157,7 +157,10 @@ async def test_a_text_in_several_parts_is_looked_at_as_one(running: Stack, path:
     """Engines join the parts of a message, with a line end, a blank, or nothing between."""
     reply = await post(running, {**HI, **body} if path == CHAT else {"model": "tiny", **body}, path)
 
-    assert (400, "The guardrail 'pii' does not let this pass") == (reply.status_code, reply.json()["error"]["message"])
+    assert (400, "The guardrail 'pii' blocked the request or its answer") == (
+        reply.status_code,
+        reply.json()["error"]["message"],
+    )
     assert [] == await running.served(running.workers[0])
 
 

@@ -219,12 +219,12 @@ async def test_all_connections_together_hold_a_limit(caplog: pytest.LogCaptureFi
 @pytest.mark.parametrize(
     ("sent", "reason"),
     [
-        (b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n".ljust(64), "does not speak ZMTP 3"),
+        (b"GET / HTTP/1.1\r\nHost: gateway\r\n\r\n".ljust(64), "the peer does not speak ZMTP 3"),
         (GREETING.replace(b"NULL", b"CURV"), "a security mechanism other"),
         (GREETING + READY.replace(b"PUB", b"REQ"), "is not a PUB socket"),
         (GREETING + b"\x04\x06\x05READY", "is not a PUB socket"),
         (GREETING + b"\x04\x0b\x05READY\x01a\xff\xff\xff", "is not a PUB socket"),
-        (GREETING + b"\x04\x07\x05ERROR\x00", "refused the handshake"),
+        (GREETING + b"\x04\x07\x05ERROR\x00", "the peer refused the handshake"),
         (GREETING + b"\x00\x01x", "a message before the handshake"),
         (GREETING + b"\x06" + struct.pack(">Q", 5000), "a command of more than 4096 bytes"),
         (GREETING + READY + b"\x80\x00", "unknown flags"),

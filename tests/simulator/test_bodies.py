@@ -101,7 +101,7 @@ def test_the_four_forms_of_a_prompt(prompt: Any, expected: list[bytes]) -> None:
         (
             chat(messages=[{"role": "assistant", "tool_calls": [{"id": "x"}]}]),
             400,
-            "messages[0].tool_calls: must be a list of calls of functions",
+            "messages[0].tool_calls: must be a list of function calls",
             "messages",
         ),
         (chat(messages=[{"role": "assistant", "tool_calls": "x"}]), 400, "messages[0].tool_calls: must", "messages"),

@@ -282,5 +282,5 @@ async def test_the_first_number_may_be_one() -> None:
 
 async def test_a_block_of_a_trace_cannot_be_reported() -> None:
     """Its name is no number."""
-    with pytest.raises(AssertionError, match="only blocks of a trace are named by anything else"):
+    with pytest.raises(AssertionError, match="only blocks of a trace have other ids"):
         a_publisher(EventOptions()).stored(["a"], None, ())

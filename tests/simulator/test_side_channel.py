@@ -28,7 +28,7 @@ async def test_what_is_kept_is_fetched_once(channel: SideChannel) -> None:
 
     assert 7 == await take(channel, "a")
     assert ["a"] == over
-    with pytest.raises(NotFetched, match="there are no such blocks"):
+    with pytest.raises(NotFetched, match="the blocks do not exist"):
         await take(channel, "a")
 
 
@@ -58,13 +58,13 @@ async def test_what_is_given_up_meanwhile_is_reported(channel: SideChannel) -> N
     channel.forget("room")
     channel.forget("room")
 
-    with pytest.raises(NotFetched, match="were not computed, or are gone"):
+    with pytest.raises(NotFetched, match="were not computed, or have expired"):
         await taking
 
 
 async def test_no_one_waits_for_ever() -> None:
     async with SideChannel(wait_s=0.01).listening(HOST, 0) as channel:
-        with pytest.raises(NotFetched, match="were not computed, or are gone"):
+        with pytest.raises(NotFetched, match="were not computed, or have expired"):
             await take(channel, "room", waits=True)
 
 

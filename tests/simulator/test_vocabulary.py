@@ -60,5 +60,5 @@ def test_every_id_is_one_token() -> None:
 @pytest.mark.parametrize("token", [-1, SIZE])
 def test_other_numbers_are_no_tokens(token: int) -> None:
     """They are refused."""
-    with pytest.raises(ValueError, match=f"token ids are 0 to 225793, got {token}"):
+    with pytest.raises(ValueError, match=f"token ids must be 0 to 225793, got {token}"):
         token_bytes(token)

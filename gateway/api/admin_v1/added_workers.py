@@ -37,7 +37,7 @@ class ListedWorkerResponse(WorkerResponse):
     source: Origin = Field(
         description="source of the worker; workers with the source api were added by this API and can be removed"
     )
-    reason: str | None = Field(description="why an added worker is not in use; null if it is in use")
+    reason: str | None = Field(description="reason why an added worker is not in use; null if the worker is in use")
 
 
 class ListedWorkers(BaseModel):
@@ -129,7 +129,7 @@ def _shown(worker: AddedWorker) -> Json:
 
 
 def _known(parts: Parts) -> KnownWorkers:
-    assert parts.known_workers is not None, "without them these routes are not there"
+    assert parts.known_workers is not None, "the routes exist only with known workers"
     return parts.known_workers()
 
 

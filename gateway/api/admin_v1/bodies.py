@@ -47,7 +47,7 @@ Strategies = Annotated[tuple[StrategyName, ...], Field(max_length=MOST_NAMES)]
 
 def _check_expiry(value: datetime) -> datetime:
     if not 1970 < value.year < 9999:  # with another offset its year may be the one before or behind
-        raise PydanticCustomError("rule", "{allowed}", {"allowed": "its year must be between 1971 and 9998"})
+        raise PydanticCustomError("rule", "{allowed}", {"allowed": "the year must be between 1971 and 9998"})
     return value
 
 
@@ -58,20 +58,22 @@ class RequestBody(Group):
 class LimitsBody(RequestBody):
     """Limits of a team or key. A null field means that there is no limit."""
 
-    requests_per_minute: Amount | None = Field(default=None, description="requests")
+    requests_per_minute: Amount | None = Field(default=None, description="requests per minute")
     input_tokens_per_minute: Amount | None = Field(
-        default=None, description="prompt tokens per minute; cached tokens count less"
+        default=None, description="maximum prompt tokens per minute; cached tokens count less"
     )
-    output_tokens_per_minute: Amount | None = Field(default=None, description="generated tokens")
-    tokens_per_minute: Amount | None = Field(default=None, description="prompt and generated tokens")
+    output_tokens_per_minute: Amount | None = Field(default=None, description="maximum generated tokens per minute")
+    tokens_per_minute: Amount | None = Field(default=None, description="maximum total tokens per minute")
     concurrent: Amount | None = Field(default=None, description="concurrent requests")
-    tokens_per_day: Amount | None = Field(default=None, description="prompt and generated tokens per calendar day")
-    usd_per_day: Usd | None = Field(default=None, description="US dollars per calendar day")
-    usd_per_month: Usd | None = Field(default=None, description="US dollars per calendar month")
-    soft_tokens_per_day: Amount | None = Field(default=None, description="like tokens_per_day, but only warns")
-    soft_tokens_per_month: Amount | None = Field(default=None, description="like soft_tokens_per_day, but per month")
-    soft_usd_per_day: Usd | None = Field(default=None, description="like usd_per_day, but only warns")
-    soft_usd_per_month: Usd | None = Field(default=None, description="like usd_per_month, but only warns")
+    tokens_per_day: Amount | None = Field(default=None, description="maximum total tokens per calendar day")
+    usd_per_day: Usd | None = Field(default=None, description="maximum cost in US dollars per calendar day")
+    usd_per_month: Usd | None = Field(default=None, description="maximum cost in US dollars per calendar month")
+    soft_tokens_per_day: Amount | None = Field(default=None, description="daily tokens above which the gateway warns")
+    soft_tokens_per_month: Amount | None = Field(
+        default=None, description="monthly tokens above which the gateway warns"
+    )
+    soft_usd_per_day: Usd | None = Field(default=None, description="daily US dollars above which the gateway warns")
+    soft_usd_per_month: Usd | None = Field(default=None, description="monthly US dollars above which the gateway warns")
 
     def limits(self) -> Limits:
         return Limits(**self.model_dump())
@@ -91,21 +93,21 @@ class TeamState(RequestBody):
 
     weight: Weight = Field(default=1.0, description="relative share of capacity among teams while all workers are busy")
     priority: PriorityName = Field(
-        default="normal", description="priority: high, normal or low; higher is served first"
+        default="normal", description="priority: high, normal or low; higher priorities are served first"
     )
     models: Names | None = Field(
         default=None,
-        description="allowed models as names, aliases, or prefixes with *; null allows all, [] allows none",
+        description="allowed models: names, aliases, or prefixes that end in *; null allows all, [] allows none",
     )
     strategies: Strategies | None = Field(
-        default=None, description="strategies that requests may select; null allows all"
+        default=None, description="strategies that requests can select; null allows all strategies"
     )
     fallback: bool = Field(
-        default=True, description="whether fallbacks, including Bedrock, may answer requests of the team"
+        default=True, description="whether fallbacks, including Bedrock, can answer requests of the team"
     )
     ttft_s: Seconds | None = Field(
         default=None,
-        description="target time to first token in seconds; slower requests may go to a fallback (spill.when_late)",
+        description="target time to first token in seconds; slower requests can go to a fallback (spill.when_late)",
     )
     blocked: bool = Field(default=False, description="whether all keys of the team are rejected")
     isolated_cache: bool = Field(
@@ -122,7 +124,7 @@ class TeamBody(TeamState):
 
 
 class TeamPut(TeamState):
-    name: EntityName | None = Field(default=None, description="team name; if given, must match the path")
+    name: EntityName | None = Field(default=None, description="team name, which must match the path or be omitted")
 
 
 class KeyState(RequestBody):
@@ -130,13 +132,13 @@ class KeyState(RequestBody):
 
     project: EntityName | None = Field(default=None, description="project tag for separate usage reports")
     models: Names | None = Field(default=None, description="allowed models, among those of the team")
-    strategies: Strategies | None = Field(default=None, description="strategies that requests may select")
-    fallback: bool | None = Field(default=None, description="whether fallbacks may answer requests of the key")
+    strategies: Strategies | None = Field(default=None, description="strategies that requests can select")
+    fallback: bool | None = Field(default=None, description="whether fallbacks can answer requests of the key")
     networks: Annotated[Networks, Field(max_length=MOST_NAMES)] | None = Field(
-        default=None, description="networks from which the key may be used, e.g. 10.0.0.0/8; null allows all"
+        default=None, description="networks from which the key is accepted, e.g. 10.0.0.0/8; null allows all networks"
     )
     priority: PriorityName | None = Field(
-        default=None, description="priority: high, normal or low; higher is served first"
+        default=None, description="priority: high, normal or low; higher priorities are served first"
     )
     weight: Weight | None = Field(
         default=None, description="relative share of capacity among keys while all workers are busy"
@@ -152,7 +154,7 @@ class KeyState(RequestBody):
 class KeyBody(KeyState):
     team: EntityName = Field(description="team that the key belongs to")
     id: EntityName | None = Field(
-        default=None, description="ID of the key in logs and the ledger; null to generate one"
+        default=None, description="ID of the key in logs and the ledger; null generates an ID"
     )
 
 
@@ -172,7 +174,7 @@ class WorkerBody(RequestBody):
 
 def _check_worker_id(value: str) -> str:
     if "#" in value:  # behind it stands a place at an address that several share
-        raise PydanticCustomError("rule", "{allowed}", {"allowed": "it must be without '#'"})
+        raise PydanticCustomError("rule", "{allowed}", {"allowed": "the value must not contain '#'"})
     return value
 
 
@@ -184,14 +186,14 @@ class NewWorkerBody(RequestBody):
         description="address of the worker, http or https, without credentials"
     )
     id: Annotated[Token, Field(max_length=LONGEST_ID), AfterValidator(_check_worker_id)] | None = Field(
-        default=None, description="worker ID in headers, logs and metrics; null to derive it from the URL"
+        default=None, description="worker ID in headers, logs and metrics; null derives the ID from the URL"
     )
 
 
 class DrainBody(WorkerBody):
     hand_over_after_s: Annotated[float, Field(ge=0, le=MOST_SECONDS)] | None = Field(
         default=None,
-        description="seconds until streams move to other workers; null for never; drain.hand_over_after_s if omitted",
+        description="seconds until streams move to other workers, or null for never; default: drain.hand_over_after_s",
     )
 
 
@@ -205,9 +207,9 @@ def written(body: RequestBody) -> dict[str, Any]:
 
 
 class CreditBody(RequestBody):
-    measure: BudgetMeasure = Field(description="limit whose recorded usage to reduce")
+    measure: BudgetMeasure = Field(description="limit whose recorded usage is reduced")
     amount: float = Field(gt=0, le=MOST_UNITS, description="amount in US dollars or tokens, at most the recorded usage")
-    key: EntityName | None = Field(default=None, description="key whose usage to reduce; null for the whole team")
+    key: EntityName | None = Field(default=None, description="key whose usage is reduced; null means the whole team")
     model: ModelName | None = Field(
-        default=None, description="model whose limit to credit; null for the limit on all models"
+        default=None, description="model whose limit is credited; null means the limit for all models"
     )

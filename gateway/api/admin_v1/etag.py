@@ -11,7 +11,7 @@ from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.team import Team
 
 IfMatch = Annotated[
-    str | None, Header(alias="if-match", description="required ETag of the resource; answered 412 if it differs")
+    str | None, Header(alias="if-match", description="required ETag of the resource; otherwise status 412 is returned")
 ]
 
 
@@ -36,6 +36,6 @@ def check_match(if_match: str | None, entity: Team | Key | None) -> None:
     wanted = [tag.strip() for tag in if_match.split(",")]
     if entity is None or ("*" not in wanted and etag_of(entity) not in wanted):
         raise PreconditionFailed(
-            "The resource has changed since it was read ('if-match'). Read it again and repeat the change",
+            "The resource has changed since it was read ('if-match'). Read the resource again and repeat the change",
             param="if-match",
         )

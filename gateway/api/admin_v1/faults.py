@@ -42,7 +42,7 @@ def _sentence(error: Mapping[str, Any], place: Place, names: Sequence[str]) -> s
         case "rule" | "rule_on_private_value":
             return f"{name!r} is not valid: {error['ctx']['allowed']}."
         case _:
-            return f"{name!r} is not valid: {error['msg'].replace('Input should', 'it must')}."
+            return f"{name!r} is not valid: {error['msg'].replace('Input should', 'the value must')}."
 
 
 def _shown(place: Place) -> str:

@@ -59,7 +59,7 @@ async def read_key(key_id: str, parts: PartsOfApp) -> Response:
 @router.post(
     "",
     summary="Create a key; the secret of the key is shown only once",
-    description="A request repeated with the same `idempotency-key` within 24 hours creates no second key. It returns "
+    description="A request repeated with the same `idempotency-key` within 24 hours creates no second key and returns "
     "the same response with the same secret, which is derived, not stored, or 409 after a rotation of the key.",
     status_code=201,
     response_model=NewKeyResponse,
@@ -99,16 +99,16 @@ async def make_key(
     done = await made_once(claim, parts.claims, exists=exists, make=make)
     key, secret = await parts.entities.key(done.name), secret_of(done.name, done.seed)
     if digester.digest(secret) != key.digest:
-        text = f"The key {done.name!r} was made when this request came first, and has another secret now. "
-        raise Conflict(f"{text}For a new one, POST /admin/v1/keys/{done.name}/rotate", param=HEADER)
+        text = f"The key {done.name!r} has been rotated since the first request with this idempotency-key. "
+        raise Conflict(f"{text}For a new secret, send POST /admin/v1/keys/{done.name}/rotate", param=HEADER)
     return JSONResponse(_response(parts, key) | {"secret": secret}, 201, _headers(key, repeats=done.repeats))
 
 
 @router.patch(
     "/{key_id}",
     summary="Change some fields of a key",
-    description="The body is a JSON merge patch (RFC 7396), in which null restores a default. Operators may change "
-    f"{', '.join(sorted(OPERATOR_FIELDS))}; owners may change all except id and team.",
+    description="The body is a JSON merge patch (RFC 7396), in which null restores a default. Operators can change "
+    f"{', '.join(sorted(OPERATOR_FIELDS))}. Owners can change all fields except id and team.",
     response_model=KeyResponse,
     openapi_extra=takes(KeyState, required=False),
     dependencies=[Depends(needs("operator"))],

@@ -21,7 +21,7 @@ class PriceResponse(BaseModel):
     input_usd: float
     cached_input_usd: float
     output_usd: float
-    gpu_hour_usd: float | None = Field(description="US dollars per hour of a worker; null if tokens are priced")
+    gpu_hour_usd: float | None = Field(description="US dollars per hour of a worker; null if tokens have prices")
 
 
 class RouteResponse(BaseModel):
@@ -42,7 +42,7 @@ class ModelResponse(BaseModel):
     max_output_tokens: int | None
     bedrock: str | None = Field(description="Bedrock model that answers if no worker can, or null")
     fallbacks: list[str] = Field(description="IDs of the backends to try, in order, if no worker can answer")
-    not_ready: str | None = Field(description="why no backend can answer now; null if at least one can")
+    not_ready: str | None = Field(description="reason why no backend can answer now; null if at least one can answer")
     in_flight: int
     workers: list[WorkerResponse]
 
@@ -71,7 +71,7 @@ def _response(configured: ConfiguredModel, gateway: AdminGateway) -> dict[str, A
         "max_output_tokens": configured.max_output_tokens,
         "bedrock": configured.bedrock,
         "fallbacks": [] if model is None else list(model.fallbacks.ids),
-        "not_ready": "it is not in force yet" if model is None else model.why_not_ready(),
+        "not_ready": "the model is not in effect yet" if model is None else model.why_not_ready(),
         "in_flight": 0 if model is None else model.in_flight,
         "workers": [] if model is None else list(states_of(model, gateway.draining)),
     }

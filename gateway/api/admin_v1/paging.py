@@ -55,7 +55,7 @@ async def of_cursor(page: Awaitable[T]) -> T:
     try:
         return await page
     except InvalidField:
-        raise InvalidField("'after' must be the `next` value of a page of this list.", param="after") from None
+        raise InvalidField("'after' must be the value of `next` from a page of this list.", param="after") from None
 
 
 def page_of(items: Mapping[str, T], page: PageQuery) -> tuple[list[T], str | None]:

@@ -151,7 +151,7 @@ PartsOfApp = Annotated[Parts, Depends(_parts)]
 
 def _gateway(request: Request) -> AdminGateway:
     gateway = _parts(request).gateway
-    assert gateway is not None, "without one these routes are not there"
+    assert gateway is not None, "the routes exist only with a gateway"
     return gateway
 
 

@@ -31,7 +31,7 @@ class CreditResponse(BaseModel):
     "/{name}/credits",
     summary="Reduce the recorded usage of a team's budget",
     description="Reduces the usage of a limit in the current day or month. The ledger is unchanged; the audit log "
-    "records who did it. A request repeated with the same `idempotency-key` at this gateway has no further effect.",
+    "records the caller. A request repeated with the same `idempotency-key` at this gateway has no further effect.",
     response_model=CreditResponse,
     openapi_extra=takes(CreditBody),
     dependencies=[Depends(needs("owner"))],

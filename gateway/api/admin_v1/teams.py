@@ -82,7 +82,7 @@ async def make_team(
     "/{name}",
     summary="Create or replace a team",
     response_model=TeamResponse,
-    responses={201: {"model": TeamResponse, "description": "It is new"}},
+    responses={201: {"model": TeamResponse, "description": "The team was created"}},
     openapi_extra=takes(TeamPut, required=False),
     dependencies=[Depends(needs("owner"))],
 )
@@ -112,8 +112,8 @@ async def put_team(
 @router.patch(
     "/{name}",
     summary="Change some fields of a team",
-    description="The body is a JSON merge patch (RFC 7396), in which null restores a default. Operators may change "
-    f"{', '.join(sorted(OPERATOR_FIELDS))}; owners may change all.",
+    description="The body is a JSON merge patch (RFC 7396), in which null restores a default. Operators can change "
+    f"{', '.join(sorted(OPERATOR_FIELDS))}. Owners can change all fields.",
     response_model=TeamResponse,
     openapi_extra=takes(TeamState, required=False),
     dependencies=[Depends(needs("operator"))],

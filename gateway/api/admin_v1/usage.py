@@ -91,7 +91,7 @@ class SumsQuery(Filters):
 
 
 class RecordsQuery(Filters):
-    user: Text | None = Field(default=None, description="end user named by the caller")
+    user: Text | None = Field(default=None, description="end user that the caller named")
     outcome: Outcome | None = None
     request_id: Text | None = None
 
@@ -119,7 +119,7 @@ class UsersQuery(paging.Query):
     month: Annotated[str, Field(pattern=MONTH)] | None = Field(
         default=None, description="month, e.g. 2026-11; the current month if omitted"
     )
-    user: Text | None = Field(default=None, description="return only this end user")
+    user: Text | None = Field(default=None, description="return only the usage of this end user")
     limit: Annotated[int, Field(ge=1, le=paging.MOST)] = paging.USUAL
 
 
@@ -213,7 +213,7 @@ async def read_records(parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]
     response_class=StreamingResponse,
     responses={
         200: {
-            "description": "Latest records first; an error midway closes the connection",
+            "description": "The latest records come first. If an error occurs, the gateway closes the connection.",
             "content": {media: {"schema": {"type": "string"}} for media in MEDIA.values()},
         }
     },

@@ -129,7 +129,7 @@ def _key(team: str, key: KeySettings) -> Key:
 def _sha256(key: KeySettings) -> bytes:
     if key.secret_sha256 is not None:
         return bytes.fromhex(key.secret_sha256.get_secret_value())
-    assert key.secret is not None, "the settings see to it"
+    assert key.secret is not None, "the settings are validated"
     return hashed(key.secret.get_secret_value())
 
 

@@ -47,7 +47,7 @@ class BearerSigner:
 
     def _read(self) -> str:
         """Read the Bedrock API key from its file. This blocks, so it runs in a thread."""
-        assert self._file is not None, "there is no token"
+        assert self._file is not None, "without a token there is a file"
         try:
             token = self._file.read_text("ascii").strip()
         except (OSError, ValueError):

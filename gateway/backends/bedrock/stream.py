@@ -170,7 +170,7 @@ class ChunkWriter:
 
     def _fragment(self, block: object, fragment: str) -> bytes:
         if block not in self._open:
-            raise ReplyBroken("Bedrock sent a delta for a tool call that it has not started")
+            raise ReplyBroken("Bedrock sent a delta for a tool call that has not started")
         if not fragment:
             return b""
         match self._open[block]:

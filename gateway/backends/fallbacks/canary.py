@@ -145,7 +145,7 @@ class Canary:
                 fallback.target.is_legacy = is_among(fallback.target.key.model, legacy)
                 if fallback.target.is_legacy:
                     _log.warning(
-                        "AWS marks %s as legacy. It will be retired, and idle accounts lose access", fallback.id
+                        "AWS marks %s as legacy and will retire it. Idle accounts lose access to it", fallback.id
                     )
 
 

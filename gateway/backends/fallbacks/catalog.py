@@ -65,11 +65,11 @@ class Catalog:
         except httpx.HTTPError as error:
             raise CatalogUnread(type(error).__name__) from None
         if response.status_code != httpx.codes.OK:
-            raise CatalogUnread(f"returned status {response.status_code}")
+            raise CatalogUnread(f"AWS returned status {response.status_code}")
         try:
             listed = msgspec.json.decode(response.content, type=_Listed)
         except (msgspec.DecodeError, UnicodeDecodeError):
-            raise CatalogUnread("returned an unexpected response") from None
+            raise CatalogUnread("AWS returned an unexpected response") from None
         return frozenset(model.model_id for model in listed.model_summaries if model.model_lifecycle.status == LEGACY)
 
 

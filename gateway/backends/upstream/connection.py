@@ -226,7 +226,7 @@ class UpstreamConnection(asyncio.Protocol):
     def abandon(self) -> None:
         """Abort the exchange if no part of its response has arrived, so that another worker can answer the call."""
         if self._is_lent and self._waiter is not None and self._phase == "first_byte":
-            self._fail(ReplyBroken(f"worker {self._worker_id}: health checks found it down before it responded"))
+            self._fail(ReplyBroken(f"worker {self._worker_id}: health checks failed before the worker responded"))
 
     def expire(self, now: float) -> None:
         """Abort the exchange if one of its deadlines has passed."""

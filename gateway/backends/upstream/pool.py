@@ -168,7 +168,7 @@ class ConnectionPool:
     def abandon_unanswered(self) -> None:
         """Fail all calls that have received no part of a response, including calls that wait for a connection."""
         while (waiter := self._next_waiter()) is not None:
-            waiter.set_exception(ConnectFailed(f"worker {self._worker_id}: health checks found it down"))
+            waiter.set_exception(ConnectFailed(f"worker {self._worker_id}: its health checks fail"))
         for connection in list(self._open):
             connection.abandon()
 

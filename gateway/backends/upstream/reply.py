@@ -47,7 +47,7 @@ class HttpReply:
         if connection is None:
             if self._is_ended:
                 return b""
-            raise ReplyBroken("The reply was closed before its end")
+            raise ReplyBroken("The reply was closed before it was complete")
         response = self._response
         if not response.pieces and not response.is_complete:
             await connection.wait_for_body(self._clock())

@@ -119,12 +119,12 @@ class ResponseParser:
         received = self._received
         self._is_interim = status < 200
         if len(received) > self._limits.max_headers:
-            raise _HeadTooLarge("too many header fields")
+            raise _HeadTooLarge("the worker sent too many header fields")
         if not is_plainly_framed(received):
-            raise _UnknownCoding("unsupported transfer coding (only chunked is allowed)")
+            raise _UnknownCoding("the worker used an unsupported transfer coding (only chunked is allowed)")
         # A head cannot be longer than all that came with it, so most need no counting.
         if self.unread_bytes > self._limits.max_head_bytes and _size(received) > self._limits.max_head_bytes:
-            raise _HeadTooLarge("too many header bytes")
+            raise _HeadTooLarge("the worker sent too many header bytes")
         if self._is_interim:
             received.clear()
             return

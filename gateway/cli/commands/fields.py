@@ -24,7 +24,7 @@ def add_team_fields(command: argparse.ArgumentParser, *, to_change: bool) -> Non
         "--ttft-s",
         metavar="S",
         type=values.positive,
-        help="target time to first token in seconds; a fallback may answer if it is missed",
+        help="target time to first token in seconds; slower requests can go to a fallback",
     )
     group.add_argument(
         "--isolated-cache",
@@ -57,7 +57,7 @@ def add_key_fields(command: argparse.ArgumentParser, *, to_change: bool) -> None
         dest="networks",
         metavar="CIDR",
         action="append",
-        help="network from which the key may be used; repeatable",
+        help="network from which the key is accepted; repeatable",
     )
     group.add_argument(
         "--expires", metavar="WHEN", type=values.expiry, help="expiry, e.g. 30d or 2026-12-31 (default: never)"
@@ -88,7 +88,7 @@ def said_of(arguments: argparse.Namespace, fields: tuple[str, ...], *, now: floa
         said["expires_at"] = body["expires_at"]
     for name in getattr(arguments, "reset", None) or ():
         if name in said:
-            raise CommandFailed(f"--reset {name} cannot be combined with an option that sets it.", code=2)
+            raise CommandFailed(f"--reset {name} cannot be combined with an option that sets the same field.", code=2)
         said[name] = None
     return said
 
@@ -112,14 +112,14 @@ def _add_shared(
         metavar="MODEL:MEASURE=N",
         type=values.model_limit,
         action="append",
-        help="limit for one model, in the form of --limit; repeatable",
+        help="limit for one model, in the format of --limit; repeatable",
     )
     group.add_argument(
         "--model",
         dest="models",
         metavar="NAME",
         action="append",
-        help="allowed model; repeatable; NAME may end in * to match a prefix",
+        help="allowed model, or a prefix that ends in *; repeatable",
     )
     group.add_argument("--no-models", action="store_true", help="deny access to all models")
     group.add_argument(

@@ -37,8 +37,8 @@ async def local_admin(settings: Settings, *, wall_clock: Callable[[], float]) ->
         SettingsError: if two declared keys have the same secret.
     """
     if settings.store.url is None:
-        text = "store.url is not set, so teams and keys exist only in a running gateway. Give the gateway's address"
-        raise CommandFailed(f"{text} with --url or WARMGATE_ADMIN_URL.", code=2)
+        text = "store.url is not set, so teams and keys exist only in a running gateway."
+        raise CommandFailed(f"{text} Set the gateway's address with --url or WARMGATE_ADMIN_URL.", code=2)
     stores = stores_of(store_rules(settings), wall_clock=wall_clock)
     try:
         async with await _client(settings, stores, wall_clock) as client:

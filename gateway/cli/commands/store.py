@@ -23,7 +23,7 @@ def add_store(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     parser = commands.add_parser("store", help="initialize, back up, restore and check the store")
     added = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     _add(added, "init", _init, help="initialize a new Redis store; required once, safe to repeat")
-    command = _add(added, "backup", _backup, help="back up the whole store to a new file; gateways may keep running")
+    command = _add(added, "backup", _backup, help="back up the whole store to a new file; gateways can keep running")
     command.add_argument("file", metavar="FILE", type=Path, help="backup file to create, readable only by its owner")
     command.add_argument(
         "--with-pepper", action="store_true", help="include the store's pepper; protect the file like the pepper itself"

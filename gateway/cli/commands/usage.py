@@ -28,7 +28,7 @@ def add_usage(commands: Subcommands) -> None:
         "--to", dest="last_day", metavar="DAY", type=values.day, help="last day to report, inclusive (default: today)"
     )
     for name in ("team", "key", "project", "model", "backend"):
-        command.add_argument(f"--{name}", metavar="NAME", help=f"report only usage of this {name}")
+        command.add_argument(f"--{name}", metavar="NAME", help=f"report only the usage of this {name}")
     command.add_argument(
         "--by",
         metavar="WHAT",

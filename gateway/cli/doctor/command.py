@@ -26,14 +26,14 @@ COLUMNS = ("severity", "finding", "concerns", "what")
 
 
 def add_doctor(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    text = "find what is wrong with a gateway, its workers and its settings"
+    text = "diagnose a gateway, its workers and its settings"
     parser = commands.add_parser("doctor", help=text, description=f"{text[0].upper()}{text[1:]}.")
     parser.set_defaults(run=run)
     parser.add_argument("--json", dest="is_json", action="store_true", help="print JSON")
     parser.add_argument(
-        "--offline", action="store_true", help="with --config: ask neither the workers nor the store of the settings"
+        "--offline", action="store_true", help="with --config: do not contact the workers and the store in the settings"
     )
-    add_target(parser, config_help="check these settings, their workers and their store, without a gateway")
+    add_target(parser, config_help="settings file to check, with its workers and its store, without a running gateway")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -78,14 +78,14 @@ async def _facts(arguments: argparse.Namespace, now: float) -> GatewayFacts:
     environ = process_environment()
     if gateway_url(arguments, environ) is None:
         if arguments.config is None and not any(name.startswith(MODELS) for name in environ):
-            raise CommandFailed(f"Name the gateway or the settings to check: --url, {URL} or --config.", code=2)
+            raise CommandFailed(f"No gateway and no settings to check are given. Use --url, {URL} or --config.", code=2)
         return await _facts_of_settings(arguments, now)
     async with connected(arguments, environ) as client:
         answer = await client.get("diagnosis")
     try:
         facts = msgspec.convert(answer, type=GatewayFacts)
     except msgspec.ValidationError:
-        raise CommandFailed("The answer is not that of this version of Warmgate.") from None
+        raise CommandFailed("The gateway and this command are different versions of Warmgate.") from None
     return replace(facts, asked_at=time.time())  # noqa: TID251
 
 

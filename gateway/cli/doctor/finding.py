@@ -64,7 +64,7 @@ class Finding:
 KINDS: Mapping[str, Kind] = MappingProxyType(
     {
         # ---- workers and their engines
-        "worker-unavailable": Kind("error", "Start the worker, or correct its address, its key or the network policy."),
+        "worker-unavailable": Kind("error", "Start the worker, or correct its address, API key or network policy."),
         "prefix-caching-off": Kind(
             "error",
             "Start vLLM without --no-enable-prefix-caching and SGLang without --disable-radix-cache.",
@@ -80,7 +80,7 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "hash-seeds-differ": Kind(
             "warning",
             "Set PYTHONHASHSEED to the same value for all engines of the model. Shared KV stores and other routers "
-            "compare the hashes of engines; Warmgate compares tokens.",
+            "compare the hashes of engines. Warmgate compares tokens instead.",
         ),
         "clock-skew": Kind("warning", "Synchronize the clocks of all machines with NTP."),
         "buffered-streams": Kind(
@@ -90,13 +90,13 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         ),
         "early-eviction": Kind(
             "warning",
-            "Give the KV cache more memory (--gpu-memory-utilization, an offloading tier), or add workers.",
+            "Give the engine's KV cache more memory (--gpu-memory-utilization, host memory), or add workers.",
         ),
         # ---- KV events
         "no-kv-events": Kind(
             "warning",
             "Start the engine with KV events (vLLM and SGLang: --kv-events-config), and set "
-            "models[].workers[].kv_events if it does not say where it publishes.",
+            "models[].workers[].kv_events if the engine does not report the address.",
         ),
         "kv-events-unreachable": Kind(
             "error", "Open the port of the KV events between gateway and engine, and check the endpoint."
@@ -104,73 +104,73 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
         "no-replay-endpoint": Kind(
             "warning",
             "Set replay_endpoint in the engine's --kv-events-config, and models[].workers[].kv_events.replay_endpoint "
-            "if the endpoint is set there.",
+            "if kv_events.endpoint is set.",
         ),
         "lost-events": Kind(
             "warning",
-            "Offer a replay endpoint and raise buffer_steps in the engine's --kv-events-config; check the network.",
+            "Set a replay endpoint and raise buffer_steps in the engine's --kv-events-config. Check the network.",
         ),
         "incomplete-events": Kind(
             "info",
-            "Nothing at first: the stream is trusted once enough requests prove its predictions. Raise buffer_steps in "
-            "the engine's --kv-events-config if it happens after each restart of the gateway.",
+            "Wait until enough requests have confirmed the predictions from the KV events. Raise buffer_steps in "
+            "the engine's --kv-events-config if the finding returns after each restart of the gateway.",
         ),
         "undecodable-events": Kind(
-            "error", "Use an engine version of the compatibility table, and check that only it publishes there."
+            "error", "Use a supported engine version, and check that nothing else publishes on the same port."
         ),
         # ---- predictions
         "wrong-tokenizer": Kind(
             "error",
-            "Let models[].tokenizer.path name the tokenizer and chat template that the engine loads, of the same "
-            "revision; or set models[].tokenizer.source to engine.",
+            "Set models[].tokenizer.path to a folder with the engine's tokenizer and chat template, in the same "
+            "revision, or set models[].tokenizer.source to engine.",
         ),
         "tokenizer-not-loaded": Kind(
             "error",
-            "Correct models[].tokenizer.path, and install warmgate[tokenizer]. The log has the reason.",
+            "Correct models[].tokenizer.path, or install warmgate[tokenizer]. The gateway's log contains the reason.",
         ),
-        "wrong-upstream-model": Kind("error", "Let models[].upstream_model be a name that the worker serves."),
+        "wrong-upstream-model": Kind("error", "Set models[].upstream_model to a model name that the worker serves."),
         "wrong-salt": Kind("error", "Use an engine version that includes cache_salt in its hashes and KV events."),
         "untrue-hits": Kind(
             "error",
-            "Upgrade the engine, or report the number to its project. Budgets and metrics use the number that the "
-            "engine reports.",
+            "Upgrade the engine, or report the defect to its project. Budgets and metrics use the "
+            "cached tokens that the engine reports.",
         ),
         "inaccurate-predictions": Kind(
             "error",
-            "Look for other senders to the worker, a restarted engine, and another model, template or adapter; compare "
-            "one prompt with `/warmgate/explain`.",
+            "Check whether other clients use the worker, and which model, template and adapter the engine serves. "
+            "Compare the prediction for one prompt using `/warmgate/explain`.",
         ),
         # ---- traffic
         "round-robin-configured": Kind("warning", "Set models[].strategy to prefix_aware or kv_aware."),
         "prompts-under-one-block": Kind(
             "warning",
-            "Put what prompts have in common at their beginning. Prompts that stay this short gain nothing from prefix "
+            "Put text that prompts share at the beginning. Prompts shorter than a block gain nothing from prefix "
             "caching.",
         ),
         "uneven-traffic": Kind(
             "info",
-            "Compare the prompts: one prefix that all requests share goes to few workers as long as they keep up. With "
-            "the strategy session, look for a session that most requests name.",
+            "Compare the prompts: requests that share one prefix go to few workers while these are fast enough. With "
+            "the strategy session, check whether most requests name the same session.",
         ),
-        "model-not-ready": Kind("error", "Start its workers, or configure a fallback."),
+        "model-not-ready": Kind("error", "Start workers of the model, or configure a fallback."),
         # ---- fallbacks
         "expired-canary": Kind(
             "warning",
             "Set bedrock.canary_every_s to at most 30 days, and keep the gateway running: AWS closes legacy models to "
-            "accounts that were idle for 30 days.",
+            "accounts that have not used them for 30 days.",
         ),
         "failed-canary": Kind(
-            "error", "Check credentials, region and model access of the fallback; the gateway's log has the reason."
+            "error", "Check the fallback's credentials, region and model access, and read the gateway's log."
         ),
-        "legacy-fallback": Kind("warning", "Choose a successor before AWS withdraws the model."),
+        "legacy-fallback": Kind("warning", "Configure another model before AWS retires this model."),
         # ---- teams and the store
-        "key-without-limits": Kind("warning", "Set limits for the key or its team: `warmgate team update --limit`."),
+        "key-without-limits": Kind("warning", "Set limits for the key or its team with `warmgate team update`."),
         "open-to-network": Kind("warning", "Create teams and keys, or set server.open_mode to loopback."),
-        "no-store": Kind("warning", "Set store.url: a SQLite file for one gateway, Redis for several."),
+        "no-store": Kind("warning", "Set store.url to a SQLite file (one gateway) or to Redis (several gateways)."),
         "store-unavailable": Kind(
-            "error", "Start the store, correct store.url, or run `warmgate store check --config F`."
+            "error", "Start the store, correct store.url, or run `warmgate store check --config FILE`."
         ),
-        "ledger-entries-lost": Kind("error", "Keep the store reachable: entries are dropped when too many wait."),
+        "ledger-entries-lost": Kind("error", "Keep the store reachable, so that few ledger entries wait."),
     }
 )
 """All kinds of findings, by code."""

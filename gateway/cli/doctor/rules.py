@@ -49,13 +49,13 @@ def _of_model(model: ModelFacts) -> Iterator[Finding]:
 
 def not_ready(model: ModelFacts) -> Iterator[Finding]:
     if model.not_ready is not None:
-        text = f"No request can be answered: {model.not_ready}."
+        text = f"The model cannot answer requests: {model.not_ready}."
         yield Finding(code="model-not-ready", text=text, model=model.name)
 
 
 def round_robin(model: ModelFacts) -> Iterator[Finding]:
     if model.strategy == "round_robin" and (len(model.workers) > 1 or model.may_find_workers):
-        text = "The strategy is round_robin: requests go to workers by turns, wherever their prefix is cached."
+        text = "The strategy round_robin sends requests to workers in turn, regardless of cached prefixes."
         yield Finding(code="round-robin-configured", text=text, model=model.name)
 
 
@@ -68,7 +68,7 @@ def different_block_sizes(model: ModelFacts) -> Iterator[Finding]:
     usual, _ = counts.most_common(1)[0]
     for worker, size in sizes.items():
         if size not in (None, usual):
-            text = f"It has blocks of {size} tokens; most workers of the model have {usual}."
+            text = f"The worker has KV cache blocks of {size} tokens, but most workers of the model have {usual}."
             yield Finding(code="wrong-block-size", text=text, model=model.name, worker=worker)
 
 
@@ -96,11 +96,11 @@ def _different_hashes(model: ModelFacts, hashes: dict[str, str]) -> Iterator[Fin
     if agreeing > 1:
         for worker, value in hashes.items():
             if value != usual:
-                text = "Its engine hashes a block differently from other workers: PYTHONHASHSEED or its hash differs."
+                text = "PYTHONHASHSEED or the hash function of the engine differs from that of other workers."
                 yield Finding(code="hash-seeds-differ", text=text, model=model.name, worker=worker)
         return
     shares = any(worker.shared_blocks for worker in model.workers)
-    text = f"Each of {len(hashes)} engines hashes the same block differently: PYTHONHASHSEED is not set."
+    text = f"{len(hashes)} engines all hash the same block differently because PYTHONHASHSEED is not set."
     yield Finding(code="hash-seeds-differ", text=text, model=model.name, other_severity="warning" if shares else "info")
 
 
@@ -112,7 +112,7 @@ def tokenizer_not_loaded(model: ModelFacts) -> Iterator[Finding]:
 
 def short_prompts(model: ModelFacts) -> Iterator[Finding]:
     if model.requests >= ENOUGH_REQUESTS and model.short_prompts >= SHORT_SHARE * model.requests:
-        text = f"{model.short_prompts} of {model.requests} prompts are shorter than a block, so none of them can hit."
+        text = f"{model.short_prompts} of {model.requests} prompts are shorter than a block and cannot hit the cache."
         yield Finding(code="prompts-under-one-block", text=text, model=model.name)
 
 
@@ -126,7 +126,7 @@ def uneven_traffic(model: ModelFacts) -> Iterator[Finding]:
     if busiest.requests <= MOST_SHARE * total:
         return
     waits = busiest.backlog_s > BUSY_S and all(each.backlog_s < BUSY_S for each in ready if each is not busiest)
-    text = f"It answered {busiest.requests} of {total} requests; {len(ready)} workers are available."
+    text = f"One of {len(ready)} available workers answered {busiest.requests} of {total} requests."
     yield Finding(
         code="uneven-traffic",
         text=text,
@@ -139,13 +139,13 @@ def uneven_traffic(model: ModelFacts) -> Iterator[Finding]:
 def canaries(model: ModelFacts) -> Iterator[Finding]:
     for fallback in model.fallbacks:
         if fallback.is_ok is False:
-            text = "Its last test request failed."
+            text = "The last test request to the fallback failed."
             yield Finding(code="failed-canary", text=text, model=model.name, fallback=fallback.id)
         text = _overdue(fallback)
         if text:
             yield Finding(code="expired-canary", text=text, model=model.name, fallback=fallback.id)
         if fallback.is_legacy:
-            text = "AWS marks its model as legacy."
+            text = "AWS marks the fallback's model as legacy."
             yield Finding(code="legacy-fallback", text=text, model=model.name, fallback=fallback.id)
 
 
@@ -153,13 +153,13 @@ def _overdue(fallback: FallbackFacts) -> str:
     """Return why test requests do not keep the fallback's model available, or an empty string if they do."""
     age_s, every_s = fallback.age_s, fallback.every_s
     if age_s is not None and age_s > IDLE_DAYS * DAY_S:
-        return f"Its last test request was {age_s / DAY_S:.0f} days ago."
+        return f"The last test request to the fallback was {age_s / DAY_S:.0f} days ago."
     if every_s is None:
-        return "Its test requests are not repeated (bedrock.canary_every_s)."
+        return "Test requests to the fallback are not repeated, because bedrock.canary_every_s is null."
     if every_s > IDLE_DAYS * DAY_S:
-        return f"Its test requests are {every_s / DAY_S:.0f} days apart (bedrock.canary_every_s)."
+        return f"Test requests to the fallback are {every_s / DAY_S:.0f} days apart (bedrock.canary_every_s)."
     if age_s is not None and age_s > MISSED * every_s + GRACE_S:
-        return f"Its last test request was {age_s:.0f} s ago, and one is due every {every_s:.0f} s."
+        return f"The last test request to the fallback was {age_s:.0f} s ago. One is due every {every_s:.0f} s."
     return ""
 
 
@@ -190,26 +190,26 @@ def store_findings(facts: GatewayFacts) -> Iterator[Finding]:
     store = facts.store
     if store.kind is None:
         if facts.teams:
-            text = "Teams are set and store.url is not: usage, budgets and new keys are lost at a restart."
+            text = "Teams are configured without store.url, so usage, budgets and new keys are lost on restart."
             yield Finding(code="no-store", text=text)
         return
     if store.state not in (None, "ready"):
         reason = f": {store.fault}" if store.fault else ""
         yield Finding(code="store-unavailable", text=f"The store cannot be used ({_state(store)}){reason}.")
     if store.dropped_entries:
-        text = f"{store.dropped_entries} entries of the ledger were dropped."
+        text = f"{store.dropped_entries} ledger entries were dropped."
         yield Finding(code="ledger-entries-lost", text=text)
 
 
 def open_to_network(facts: GatewayFacts) -> Iterator[Finding]:
     if facts.open_mode == "network":
-        text = "There are no teams and no store, and server.open_mode is network: every host may send requests."
+        text = "Every host can send requests: server.open_mode is network, and no teams and no store are configured."
         yield Finding(code="open-to-network", text=text)
 
 
 def clock_of_gateway(facts: GatewayFacts) -> Iterator[Finding]:
     if facts.time is not None and facts.asked_at is not None and abs(facts.time - facts.asked_at) > CLOCK_S:
-        text = f"The clock of the gateway and that of this machine differ by {abs(facts.time - facts.asked_at):.0f} s."
+        text = f"The clocks of the gateway and this machine differ by {abs(facts.time - facts.asked_at):.0f} s."
         yield Finding(code="clock-skew", text=text)
 
 

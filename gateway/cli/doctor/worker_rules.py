@@ -28,24 +28,24 @@ SHORT_STAY_S = 30.0
 
 def unavailable(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     if worker.fault is not None:
-        yield _finding("worker-unavailable", model, worker, f"It does not answer: {worker.fault}.")
+        yield _finding("worker-unavailable", model, worker, f"The worker does not answer: {worker.fault}.")
     elif worker.state == "down":
-        yield _finding("worker-unavailable", model, worker, "Its health check fails.")
+        yield _finding("worker-unavailable", model, worker, "The health check of the worker fails.")
 
 
 def prefix_caching_off(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     if worker.prefix_caching is False:
-        text = "Its metrics say that prefix caching is off: every prompt is computed as a whole."
+        text = "The engine's metrics report that prefix caching is off, so every prompt is computed completely."
         yield _finding("prefix-caching-off", model, worker, text)
 
 
 def contradicted_block_size(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     published, reported = worker.event_block_size, worker.block_size
     if None not in (published, reported) and published != reported:
-        text = f"Its KV events have blocks of {published} tokens; its metrics report {reported}."
+        text = f"The engine's KV events have blocks of {published} tokens, but its metrics report {reported} tokens."
         yield _finding("wrong-block-size", model, worker, text)
     elif _verdict(worker) == "block_size":
-        yield _finding("wrong-block-size", model, worker, "Its KV events have another block size than its metrics.")
+        yield _finding("wrong-block-size", model, worker, "The engine's KV events and metrics differ in block size.")
 
 
 def wrong_capacity(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
@@ -53,10 +53,10 @@ def wrong_capacity(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     if capacity is None or held is None or stream is None or worker.event_block_size != worker.block_size:
         return
     if held > capacity * MANY_HELD + 1:
-        text = f"Its metrics report a cache of {capacity} blocks, and its KV events show {held} blocks in it."
+        text = f"The engine's metrics report a cache of {capacity} blocks, but its KV events show {held} blocks."
         yield _finding("wrong-capacity", model, worker, text)
     elif held < capacity * FEW_HELD and _evicts(stream):
-        text = f"Its metrics report a cache of {capacity} blocks, and it evicts blocks while it holds only {held}."
+        text = f"The engine's metrics report a cache of {capacity} blocks, but it evicts blocks when it holds {held}."
         yield _finding("wrong-capacity", model, worker, text)
 
 
@@ -66,7 +66,7 @@ def early_eviction(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
         return
     stay_s = held / (stream.removed_blocks / followed_s)
     if stay_s < SHORT_STAY_S:
-        text = f"A block stays in its cache for {stay_s:.1f} s on average; a later turn finds nothing."
+        text = f"The engine evicts blocks after {stay_s:.1f} s on average, before the next turn of most conversations."
         yield _finding("early-eviction", model, worker, text)
 
 
@@ -74,21 +74,19 @@ def no_kv_events(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     if not model.uses_events or worker.role == "decode" or worker.state not in (None, "up") or worker.fault:
         return
     if worker.stream is None:
-        text = "It does not say where it publishes KV events: its cache is predicted from what was sent to it."
+        text = "The engine does not report where it publishes KV events, so its cache contents are predicted."
         yield _finding("no-kv-events", model, worker, text)
     elif worker.stream.doubt == "not_connected":
-        text = "The address of its KV events cannot be reached."
+        text = "The gateway cannot connect to the address of the engine's KV events."
         yield _finding("kv-events-unreachable", model, worker, text)
     elif _verdict(worker) == "topic":
-        text = "It published no KV events for a prompt that it was sent: wrong topic, wrong port, or events are off."
+        text = "The engine published no KV events for a test prompt: wrong topic, wrong port, or KV events are off."
         yield _finding("no-kv-events", model, worker, text)
 
 
 def no_replay_endpoint(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     if worker.stream is not None and worker.stream.has_replay is False:
-        text = (
-            "It offers no replay of KV events: what is lost, or was published before the gateway came, stays unknown."
-        )
+        text = "The engine cannot replay KV events, so lost events and events before the gateway's start stay unknown."
         yield _finding("no-replay-endpoint", model, worker, text)
 
 
@@ -100,13 +98,13 @@ def lost_events(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
         text = f"{stream.undecodable_batches} batches of KV events could not be decoded."
         yield _finding("undecodable-events", model, worker, text)
     if stream.doubt == "lost":
-        text = f"{stream.lost_batches} batches of KV events are lost: its cache is predicted from what was sent to it."
+        text = f"{stream.lost_batches} batches of KV events are lost, so the worker's cache contents are predicted."
         yield _finding("lost-events", model, worker, text)
     elif stream.lost_batches:
-        text = f"{stream.lost_batches} batches of KV events were lost; its predictions proved right since."
+        text = f"{stream.lost_batches} batches of KV events were lost, but predicted hits have been accurate since."
         yield _finding("lost-events", model, worker, text, "info")
     elif stream.doubt == "partial" or (stream.doubt == "unreplayed" and stream.has_replay is not False):
-        text = "It has published more KV events than it can replay; its older blocks are not known yet."
+        text = "The engine can replay only its latest KV events, so its older blocks are not known yet."
         yield _finding("incomplete-events", model, worker, text)
 
 
@@ -114,35 +112,37 @@ def wrong_tokenizer(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]
     verdict = _verdict(worker)
     if worker.check is not None and worker.check.differing:
         differing = worker.check.differing
-        text = f"Its engine makes other tokens of prompts with {', '.join(differing)} than the gateway's tokenizer."
+        text = f"The engine and the gateway tokenize prompts with {', '.join(differing)} differently."
         is_partial = USUAL_FEATURES.isdisjoint(differing)
         yield _finding("wrong-tokenizer", model, worker, text, "warning" if is_partial else None)
     elif verdict == "tokens":
-        text = "Its engine counts another number of tokens in a text than the gateway's tokenizer."
+        text = "The engine and the gateway count different numbers of tokens in the same text."
         yield _finding("wrong-tokenizer", model, worker, text)
     elif verdict == "prefix":
-        text = "Its KV events do not match a prompt that it was sent: another tokenizer, template or adapter."
+        text = "The engine's KV events do not match a test prompt: its tokenizer, chat template or adapter differs."
         yield _finding("wrong-tokenizer", model, worker, text)
 
 
 def refused_names(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     if _verdict(worker) == "model":
-        text = "It does not know the model under the name that requests are sent with."
+        text = "The worker does not serve a model with the name that requests use."
         yield _finding("wrong-upstream-model", model, worker, text)
     elif _verdict(worker) == "salt":
-        text = "Its KV events do not match a prompt with a cache_salt: isolated teams are predicted no hits there."
+        text = "The engine's KV events do not match prompts with a cache_salt, which teams with isolated_cache use."
         yield _finding("wrong-salt", model, worker, text)
 
 
 def untrue_hits(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     if _verdict(worker) == "cached_tokens":
-        text = "It reports another number of cached tokens than its KV events show, for a prompt that was sent twice."
+        text = "The cached tokens that the engine reports for a repeated prompt differ from its KV events."
         yield _finding("untrue-hits", model, worker, text)
 
 
 def buffered_streams(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     if worker.streams >= ENOUGH_STREAMS and worker.streams_at_once >= AT_ONCE_SHARE * worker.streams:
-        text = f"{worker.streams_at_once} of its last {worker.streams} streams arrived in one piece, at their end."
+        text = (
+            f"{worker.streams_at_once} of the worker's last {worker.streams} streams arrived as one piece at the end."
+        )
         yield _finding("buffered-streams", model, worker, text)
 
 
@@ -150,12 +150,12 @@ def clock_skew(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     lag_s = None if worker.stream is None else worker.stream.lag_s
     ahead_s = worker.clock_ahead_s
     if lag_s is not None and lag_s < -AHEAD_S:
-        yield _finding("clock-skew", model, worker, f"Its clock is {-lag_s:.1f} s ahead of the gateway's.")
+        yield _finding("clock-skew", model, worker, f"The worker's clock is {-lag_s:.1f} s ahead of the gateway's.")
     elif lag_s is not None and lag_s > LATE_S:
-        text = f"Its clock is {lag_s:.1f} s behind the gateway's, or its KV events arrive that late."
+        text = f"The worker's clock is {lag_s:.1f} s behind the gateway's, or its KV events are that late."
         yield _finding("clock-skew", model, worker, text)
     elif ahead_s is not None and abs(ahead_s) > DATE_SKEW_S:
-        text = f"Its clock and that of this machine differ by {abs(ahead_s):.0f} s."
+        text = f"The clocks of the worker and this machine differ by {abs(ahead_s):.0f} s."
         yield _finding("clock-skew", model, worker, text)
 
 
@@ -163,7 +163,7 @@ def inaccurate_predictions(model: ModelFacts, worker: WorkerFacts) -> Iterator[F
     """Report mostly wrong cache predictions that no other finding about the worker explains."""
     if worker.hit_alarm or (worker.stream is not None and worker.stream.doubt == "inaccurate"):
         share = 0.0 if worker.hit_accuracy is None else worker.hit_accuracy
-        text = f"Predicted hits and those that it reports agree on {share:.0%} of the tokens."
+        text = f"The accuracy of predicted cache hits, compared with the hits that the engine reports, is {share:.0%}."
         yield _finding("inaccurate-predictions", model, worker, text)
 
 

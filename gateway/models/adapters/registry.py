@@ -28,7 +28,7 @@ LISTED_EVERY_S = 0.5
 """Minimum seconds between two requests for a worker's list of adapters."""
 ROOM_EVERY_S = 0.05
 """Seconds between two checks whether another adapter fits on a worker whose adapters are all in use."""
-NO_ROOM = "it has as many as it may, and all are in use"
+NO_ROOM = "it already holds the maximum number of adapters, and all are in use"
 SAID_BYTES = 200
 """Maximum number of bytes of a worker's error message in the log."""
 
@@ -153,7 +153,7 @@ class AdapterRegistry:
             why = self._why_not(adapter, backend.url)
             if why is not None:
                 raise AdapterMissing(f"{backend.id} does not have the adapter {adapter.name!r}, {why}")
-            assert self._tasks is not None, "it runs as long as requests are served"
+            assert self._tasks is not None, "tasks run while requests are served"
             load = self._loads[key] = self._tasks.create_task(self._loaded(subject, backend, waits=waits))
         why = await asyncio.shield(load)
         if why == NO_ROOM and waits and not is_own:
@@ -163,9 +163,9 @@ class AdapterRegistry:
 
     def _why_not(self, adapter: Adapter, address: str) -> str | None:
         if not adapter.is_loadable:
-            return "and it is not loaded on demand"
+            return "which is not loaded on demand"
         if self._clock() < self._failed_until.get((address, adapter.name), float("-inf")):
-            return "and failed to load it a short while ago"
+            return "which failed to load recently"
         return None
 
     async def _loaded(self, subject: ServedAdapter, backend: WorkerBackend, *, waits: bool) -> str | None:
@@ -204,7 +204,7 @@ class AdapterRegistry:
         try:
             status, said = await self._ask(backend, call)
         except (UpstreamError, TimeoutError) as error:
-            return str(error) or f"it took longer than {self._patience.load_timeout_s:g} s"
+            return str(error) or f"loading took longer than {self._patience.load_timeout_s:g} s"
         if not is_loaded_now(status, said):
             return f"{status} {said[:SAID_BYTES].decode(errors='replace')}"
         now = self._clock()
@@ -228,9 +228,9 @@ class AdapterRegistry:
             try:
                 status, said = await self._ask(backend, unload_call(name, self._engines.get(address)))
             except (UpstreamError, TimeoutError) as error:
-                return f"there is no room: {error}"
+                return f"another adapter could not be unloaded: {error}"
             if not is_unloaded_now(status):
-                return f"there is no room: {status} {said[:SAID_BYTES].decode(errors='replace')}"
+                return f"another adapter could not be unloaded: {status} {said[:SAID_BYTES].decode(errors='replace')}"
             self._residency.lost(address, name, self._clock())
             self.counters[idle[name].model, "unloaded"] += 1
             _log.info("worker %s has unloaded the adapter %s", backend.id, name)

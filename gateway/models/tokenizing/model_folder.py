@@ -120,7 +120,7 @@ def _templates(folder: Path, config: JsonObject) -> dict[str, str]:
     templates = found or _configured(config.get("chat_template"))
     processor = _json(folder / "chat_template.json").get("chat_template")
     if processor is not None and [processor] != [*templates.values()]:
-        raise UnusableFolder("chat_template.json and the tokenizer have different templates; name the one in use")
+        raise UnusableFolder("chat_template.json and the tokenizer have different templates; remove the unused one")
     return templates
 
 

@@ -25,7 +25,7 @@ def parse_audio(raw: bytes, content_type: bytes) -> Body:
         raise InvalidField("'stream' must be true or false", param="stream")
     model = _text(raw, parts, "model")
     if not model:
-        raise InvalidField("'model' must name a model", param="model")
+        raise InvalidField("'model' must be the name of a model", param="model")
     return without_prompt(
         model,
         streams=stream in _TRUE,

@@ -17,7 +17,7 @@ _BARE = frozenset({"", "Not Found", "Method Not Allowed"})
 """Error reasons without information, such as the default texts of FastAPI."""
 
 _GENERATES = "A model that generates text has /v1/chat/completions and /v1/completions"
-_POOLS = "A pooling model has, by its kind, /v1/embeddings, /v1/rerank, /v1/score, /classify or /pooling"
+_POOLS = "A pooling model has, depending on its kind, /v1/embeddings, /v1/rerank, /v1/score, /classify or /pooling"
 _OTHER_SHAPE = "Use /v1/chat/completions, which all engines of models that generate text have."
 
 _INSTEAD: Mapping[str, str] = MappingProxyType(
@@ -34,10 +34,10 @@ _INSTEAD: Mapping[str, str] = MappingProxyType(
                 "/pooling",
                 "/classify",
             ),
-            f"{_GENERATES}; embeddings, rankings, scores and classes need a pooling model of that kind.",
+            f"{_GENERATES}. Embeddings, rankings, scores and classes need a pooling model.",
         ),
         **dict.fromkeys(
-            ("/v1/chat/completions", "/v1/completions"), f"{_POOLS}; text needs a model that generates it."
+            ("/v1/chat/completions", "/v1/completions"), f"{_POOLS}. Text needs a model that generates text."
         ),
         **dict.fromkeys(("/v1/responses", "/v1/messages", "/v1/chat/completions/batch"), _OTHER_SHAPE),
         **dict.fromkeys(("/v1/audio/transcriptions", "/v1/audio/translations"), "Audio needs a speech model."),

@@ -89,7 +89,7 @@ def boundary_of(content_type: bytes) -> bytes:
     if not _BOUNDARY(boundary):
         raise MalformedBody("The content-type must have a boundary of 1 to 70 characters")
     if parameters:
-        raise MalformedBody("The content-type of a multipart body may have no parameters except boundary")
+        raise MalformedBody("The content-type of a multipart body must have no parameters except boundary")
     return boundary
 
 
@@ -112,7 +112,7 @@ def _part(raw: bytes, start: int, end: int) -> FormPart:
         raise MalformedBody(f"The content-length of the field '{name}' of the multipart body is wrong")
     if fields:
         raise MalformedBody(
-            "A part of the multipart body may have only the headers content-disposition and content-type"
+            "A part of the multipart body must have only the headers content-disposition and content-type"
         )
     return FormPart(name, is_file, value, end)
 
@@ -144,7 +144,7 @@ def _name_in(disposition: bytes) -> tuple[str, bool]:
     is_file = parameters.pop(b"filename", None) is not None
     if parameters:
         raise MalformedBody(
-            "A content-disposition of the multipart body may have only the parameters name and filename"
+            "A content-disposition of the multipart body must have only the parameters name and filename"
         )
     return name.decode(), is_file
 

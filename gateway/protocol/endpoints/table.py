@@ -13,38 +13,38 @@ from gateway.protocol.endpoints.responses import ResponsesObserver, parse_respon
 from gateway.protocol.endpoints.tokens import parse_tokens
 
 _POOLING = {
-    "/v1/embeddings": "Embeddings of texts, token ids or a chat",
-    "/v2/embed": "Embeddings in the shape of Cohere's API",
-    "/v1/rerank": "Documents ranked by their relevance to a query",
-    "/rerank": "Documents ranked by their relevance to a query",
-    "/v2/rerank": "Documents ranked by their relevance to a query, in the shape of Cohere's API",
-    "/v1/score": "Similarity of pairs of texts",
-    "/score": "Similarity of pairs of texts",
-    "/pooling": "Raw output of the model's pooler",
-    "/classify": "Classes of texts",
+    "/v1/embeddings": "Compute embeddings of texts, token ids or a chat",
+    "/v2/embed": "Compute embeddings, in the format of Cohere's API",
+    "/v1/rerank": "Rank documents by their relevance to a query",
+    "/rerank": "Rank documents by their relevance to a query",
+    "/v2/rerank": "Rank documents by their relevance to a query, in the format of Cohere's API",
+    "/v1/score": "Compute the similarity of pairs of texts",
+    "/score": "Compute the similarity of pairs of texts",
+    "/pooling": "Return the raw output of the model's pooler",
+    "/classify": "Classify texts",
 }
 _SCORING = {
-    "/generative_scoring": "Probabilities of given tokens after a query and each of several items",
-    "/v1/decisions": "Answers to questions about a state, from probabilities of a generating model",
-    "/v1/systemone": "Answers to questions about a state, in the shape of TypeSafe's API",
+    "/generative_scoring": "Compute the probabilities of given tokens after a query and each of several items",
+    "/v1/decisions": "Answer questions about a state, using the token probabilities of a model",
+    "/v1/systemone": "Answer questions about a state, in the format of TypeSafe's API",
 }
-_TOKENS = {"/tokenize": "Tokens of a text or a chat", "/detokenize": "The text of tokens"}
-_AUDIO = {"/v1/audio/transcriptions": "Speech as text", "/v1/audio/translations": "Speech as English text"}
+_TOKENS = {"/tokenize": "Return the tokens of a text or a chat", "/detokenize": "Return the text of tokens"}
+_AUDIO = {"/v1/audio/transcriptions": "Transcribe speech", "/v1/audio/translations": "Translate speech to English"}
 
 _ENDPOINTS = (
     Endpoint(
         "/v1/chat/completions",
         read_as_json(parse_chat),
-        summary="The next message of a chat",
+        summary="Generate the next message of a chat",
         required=("messages",),
     ),
     Endpoint(
         "/v1/chat/completions/batch",
         read_as_json(parse_chats),
-        summary="The next message of each of several chats",
+        summary="Generate the next message of each of several chats",
         required=("messages",),
     ),
-    Endpoint("/v1/completions", read_as_json(parse_completion), summary="The continuation of a text"),
+    Endpoint("/v1/completions", read_as_json(parse_completion), summary="Continue a text"),
     Endpoint(
         "/v1/responses",
         read_as_json(parse_responses),
@@ -52,7 +52,7 @@ _ENDPOINTS = (
         usage_of=usage_of_response,
         response_id_of=response_id_of,
         errors=RESPONSES,
-        summary="A response to an input, which its worker may keep",
+        summary="Generate a response to an input; a worker can store the response",
         required=(),
     ),
     Endpoint(
@@ -61,14 +61,14 @@ _ENDPOINTS = (
         observer=MessagesObserver,
         usage_of=usage_of_message,
         errors=ANTHROPIC,
-        summary="The next message of a conversation, in the shape of Anthropic's API",
+        summary="Generate the next message of a conversation, in the format of Anthropic's API",
         required=("messages",),
     ),
     Endpoint(
         "/v1/messages/count_tokens",
         read_as_json(parse_tokens),
         errors=ANTHROPIC,
-        summary="The number of tokens of a conversation, in the shape of Anthropic's API",
+        summary="Count the tokens of a conversation, in the format of Anthropic's API",
     ),
     *[
         Endpoint(path, read_as_json(parse_pooling), usage_of=usage_of_pooling, summary=summary)

@@ -3,15 +3,15 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-_ONE_ENGINE = "it concerns one engine, so ask a worker"
-_INSIDE = "it is used between engines, so ask a worker"
+_ONE_ENGINE = "send the request to a worker, because the path concerns a single engine"
+_INSIDE = "send the request to a worker, because only engines use the path"
 
 INSTEAD: Mapping[str, str] = MappingProxyType(
     {
         "/cohere/v2/chat": "use /v1/chat/completions",
         "/invocations": "use the endpoint for the kind of body, such as /v1/chat/completions",
-        "/inference/v1/generate": "use /v1/completions, whose prompt may be token ids",
-        "/v1/responses/compact": "use /v1/responses with the conversation or its end",
+        "/inference/v1/generate": "use /v1/completions, which accepts token ids as the prompt",
+        "/v1/responses/compact": "use /v1/responses with the whole conversation or its last part",
         "/v1/responses/input_tokens": "use /tokenize or /v1/messages/count_tokens",
         "/v1/realtime": "WebSockets are not served; use /v1/audio/transcriptions",
         "/load": "/metrics reports the load of every worker",

@@ -183,7 +183,7 @@ class Continuation:
         prediction.
         """
         way, transcript = self._next_way(), self._transcript
-        assert way is not None, "no worker could go on"
+        assert way is not None, "no worker could continue the stream"
         if way is Way.AS_ASKED:
             self._prompt_cache.restart()
         elif hit_share is not None and not self.is_spliced:
@@ -321,7 +321,7 @@ class Continuation:
 
     def _refuse(self) -> None:
         self._is_stopped = True
-        raise ReplyBroken("The worker continued from different tokens than it was given")
+        raise ReplyBroken("The worker continued the stream from different tokens than the gateway sent")
 
     def _note(self, choice: ChunkChoice, content: str) -> None:
         self._is_lost = self._is_lost or choice.calls or choice.index != 0 or (choice.reasons and self._has_content)

@@ -167,7 +167,7 @@ def longest_of(pattern: str) -> int:
         raise ValueError(f"the pattern is not valid: {error}") from error
     if most > LONGEST_CHARS:
         raise UnboundedPatternError(
-            f"matches of the pattern may be longer than {LONGEST_CHARS} characters. Write {{1,64}} instead of + or *"
+            f"matches of the pattern can be longer than {LONGEST_CHARS} characters. Write {{1,64}} instead of + or *"
         )
     return int(most)
 

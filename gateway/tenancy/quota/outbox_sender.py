@@ -57,7 +57,7 @@ class OutboxSender:
         dropped = self._outbox.dropped
         self._outbox.add(team, operation)
         if dropped == 0 < self._outbox.dropped:
-            _log.error("settlements are lost: the queue for the store is full (%d waiting)", len(self._outbox))
+            _log.error("usage settlements are lost: the queue for the store is full (%d waiting)", len(self._outbox))
         self._work.set()
 
     def resend_recent(self) -> None:

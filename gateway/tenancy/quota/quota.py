@@ -168,7 +168,7 @@ class Reservation(PlanHold):
         return self.metered.cost_usd(0.0, 0.0, completion)
 
     def __call__(self) -> Entry:
-        assert self._lost is not None, "it is settled, and will never be lost"
+        assert self._lost is not None, "the entry is not settled yet"
         return self._lost(self.expected)
 
     def expose(self) -> None:

@@ -113,7 +113,7 @@ class RedisQuotaStore:
         """Treat the store as unavailable until *verify* succeeds, if *fault* means that the store has no data."""
         if fault.state in WITHOUT_DATA and self._verify is not None:
             self._doubted = fault
-            self._note_unavailable("it has no data")
+            self._note_unavailable("the store has no data")
 
     async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
         self._check_data()

@@ -192,7 +192,7 @@ class Access:
 
     def _unknown(self) -> InvalidKey | StoreUnavailable:
         if self._directory.is_behind:
-            text = "The API key is not known here, and the store of keys does not answer: it may be a new one"
+            text = "The API key is not known, and the key store does not answer. The key might be new"
             return StoreUnavailable(text, retry_after_s=AGAIN_S)
         return _unknown()
 

@@ -42,15 +42,15 @@ def pepper_of(identity: Identity | None, *, given: bytes | None, kept: bytes | N
     if identity is None:
         raise uninitialized()
     if identity.schema > SCHEMA:
-        text = f"The store has schema {identity.schema}, and this version of Warmgate knows {SCHEMA}: use a later one"
+        text = f"The store has schema {identity.schema}, but this Warmgate supports only {SCHEMA}: use a later version"
         raise StoreUnfit(text, state="newer")
     pepper = kept if given is None else given
     if pepper is None:
-        text = f"The store was initialized with a pepper of fingerprint {identity.fingerprint}: set store.pepper to it"
+        text = f"Set store.pepper to the pepper with the fingerprint {identity.fingerprint}, which the store uses"
         raise StoreUnfit(text, state="pepper_missing")
     if fingerprint(pepper) != identity.fingerprint:
-        which = "The pepper that the store keeps" if given is None else "store.pepper"
-        text = f"{which} has the fingerprint {fingerprint(pepper)}, and the keys were made under {identity.fingerprint}"
+        which = "The pepper in the store" if given is None else "store.pepper"
+        text = f"{which} has the fingerprint {fingerprint(pepper)}, but the keys need {identity.fingerprint}"
         raise StoreUnfit(f"{text}: restore the previous store.pepper", state="pepper_differs")
     return pepper
 
@@ -63,7 +63,7 @@ def uninitialized() -> StoreUnfit:
 
 def without_pepper() -> StoreUnfit:
     """Return the error for a store with keys but without a pepper, if the settings also contain no pepper."""
-    text = "The store has keys but no pepper: set store.pepper to the one that the keys were made with"
+    text = "The store has keys but no pepper: set store.pepper to the pepper with which the keys were created"
     return StoreUnfit(text, state="pepper_missing")
 
 

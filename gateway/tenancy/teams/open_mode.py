@@ -137,7 +137,7 @@ def _outside(fields: dict[bytes, bytes], peer: str | None, *, is_http_1_0: bool)
         return f"this request is for the host {_shown(host)}, not for localhost"
     if is_http_1_0 and fields.get(b"connection", b"").lower() == b"close":
         # All that nginx before 1.29.7 adds by default.
-        return "this request looks like one of nginx (HTTP/1.0 with connection: close)"
+        return "this request looks like a request of nginx (HTTP/1.0 with connection: close)"
     return None
 
 

@@ -117,7 +117,7 @@ class RedisTeamStore:
             if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT, IDENTITY, WORKERS), arguments):
                 self._known = (made, result.snapshot)
                 return result.snapshot
-        raise StoreUnavailable("The store is busy with other changes. Retry", retry_after_s=1.0)
+        raise StoreUnavailable("The store is busy with other changes. Retry the request", retry_after_s=1.0)
 
     async def note(self, audit: AuditEntry) -> None:
         arguments = (self._expected, audit_log.row_of(audit), audit_log.KEPT)

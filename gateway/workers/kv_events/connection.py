@@ -121,7 +121,7 @@ class ZmtpConnection(asyncio.Protocol):
         if address is not None:
             _keep_alive(transport.get_extra_info("socket"))
         loop = asyncio.get_running_loop()
-        self._deadline = loop.call_later(HANDSHAKE_S, self._refuse, "it did not complete the handshake")
+        self._deadline = loop.call_later(HANDSHAKE_S, self._refuse, "the peer did not complete the handshake")
         self._send()
 
     def data_received(self, data: bytes) -> None:
@@ -155,7 +155,7 @@ class ZmtpConnection(asyncio.Protocol):
         try:
             found = self._conversation.step()
         except ProtocolError as fault:
-            self._refuse(f"it {fault}")
+            self._refuse(str(fault))
             return ReadProgress.IDLE
         self._count()
         self._send()
@@ -188,7 +188,7 @@ class ZmtpConnection(asyncio.Protocol):
         self._transport.write(bytes(outgoing))
         outgoing.clear()
         if self._transport.get_write_buffer_size() > UNSENT_BYTES:
-            self._refuse("it does not read the answers to its commands")
+            self._refuse("the peer does not read the answers to its commands")
 
     def _pause(self) -> None:
         if not self._is_paused and self._transport is not None:

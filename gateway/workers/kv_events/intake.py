@@ -80,7 +80,7 @@ class Intake:
         Raises:
             ValueError: if the engine connects to the gateway, but no bind address is configured.
         """
-        assert self._is_open, "it is opened"
+        assert self._is_open, "the intake is open"
         return Subscriber(
             source,
             feed,

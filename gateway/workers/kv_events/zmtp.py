@@ -117,9 +117,9 @@ class ZmtpSession:
     def _greet(self) -> ReadProgress:
         greeting = bytes(self._buffer[:_GREETING_BYTES])
         if greeting[0] != 0xFF or not greeting[9] & 1 or greeting[10] < 3:
-            raise ProtocolError("does not speak ZMTP 3")
+            raise ProtocolError("the peer does not speak ZMTP 3")
         if greeting[12:32] != _MECHANISM:
-            raise ProtocolError("requires a security mechanism other than NULL")
+            raise ProtocolError("the peer requires a security mechanism other than NULL")
         del self._buffer[:_GREETING_BYTES]
         self._phase, self._needed_bytes = _Phase.HANDSHAKE, 2
         kind = self._role.socket_type
@@ -132,7 +132,7 @@ class ZmtpSession:
         """
         flags = self._buffer[0]
         if flags & ~(_MORE | _LONG | _COMMAND):
-            raise ProtocolError("sent a frame with unknown flags")
+            raise ProtocolError("the peer sent a frame with unknown flags")
         if not flags & _LONG:
             begin, size = 2, self._buffer[1]
         elif len(self._buffer) < 1 + _LONG_SIZE.size:
@@ -148,14 +148,14 @@ class ZmtpSession:
         """
         if flags & _COMMAND:
             if size > MAX_COMMAND_BYTES:
-                raise ProtocolError(f"sent a command of more than {MAX_COMMAND_BYTES} bytes")
+                raise ProtocolError(f"the peer sent a command of more than {MAX_COMMAND_BYTES} bytes")
             return
         if self._phase is not _Phase.TRAFFIC:
-            raise ProtocolError("sent a message before the handshake")
+            raise ProtocolError("the peer sent a message before the handshake")
         if self._parts_bytes + size > self._max_message_bytes:
-            raise ProtocolError(f"sent a message of more than {self._max_message_bytes} bytes")
+            raise ProtocolError(f"the peer sent a message of more than {self._max_message_bytes} bytes")
         if len(self._parts) + 1 + bool(flags & _MORE) > self._max_parts:
-            raise ProtocolError(f"sent a message of more than {self._max_parts} parts")
+            raise ProtocolError(f"the peer sent a message of more than {self._max_parts} parts")
 
     def _part(self, body: bytes, *, has_more: bool) -> list[bytes] | ReadProgress:
         self._parts.append(body)
@@ -174,9 +174,9 @@ class ZmtpSession:
 
     def _shake_hands(self, body: bytes) -> ReadProgress:
         if not body.startswith(b"\x05READY"):
-            raise ProtocolError("refused the handshake")
+            raise ProtocolError("the peer refused the handshake")
         if _socket_type(body[6:]) not in self._role.peers:
-            raise ProtocolError(f"is not a {self._role.peers[0].decode()} socket")
+            raise ProtocolError(f"the peer is not a {self._role.peers[0].decode()} socket")
         self._phase = _Phase.TRAFFIC
         self.outgoing += self._role.first
         return ReadProgress.READY

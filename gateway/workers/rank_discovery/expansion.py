@@ -115,7 +115,5 @@ def _check_ids(model: str, workers: Sequence[WorkerSpec]) -> None:
     seen: set[str] = set()
     for worker in workers:
         if worker.id in seen:
-            raise WorkersError(
-                [f"model {model}: two workers would have the id {worker.id}; give one of them another id."]
-            )
+            raise WorkersError([f"model {model}: two workers have the id {worker.id}. Give one of them another id."])
         seen.add(worker.id)

@@ -121,13 +121,13 @@ class RankDiscovery:
             return None
 
     def _take_again(self) -> None:
-        assert self._put is not None, "somebody was asked because of workers that it put in force"
+        assert self._put is not None, "ranks are asked for after workers were put in effect"
         try:
             self._put(expanded(self._models, self._known, self._networks))
         except WorkersError as fault:
-            _log.error("the ranks found at an address were rejected: %s", " ".join(fault.sentences))
+            _log.error("the data-parallel ranks found at an address were rejected: %s", " ".join(fault.sentences))
         except Exception:  # noqa: BLE001  # the gateway goes on with what it has
-            _log.exception("the ranks found at an address were rejected")
+            _log.exception("the data-parallel ranks found at an address were rejected")
 
 
 def _is_due(address: _Address, answer: _Answer) -> bool:

@@ -121,7 +121,7 @@ class ReplicaChannel:
                 except* StoreUnavailable as group:
                     self._lost(group.exceptions[0])
                 except* Exception as group:  # noqa: BLE001  # whatever it is, requests are answered all the same
-                    _log.error("the exchange with other replicas failed; restarting", exc_info=group)
+                    _log.error("the exchange of messages with other replicas failed and restarts", exc_info=group)
                     self._lost(None)
                 pause_s = AGAIN_S if self._clock() - began_at > MAX_AGAIN_S else min(2 * pause_s, MAX_AGAIN_S)
                 await self._wait(pause_s)
@@ -250,7 +250,7 @@ class ReplicaChannel:
         if not self.is_connected:
             self.is_connected = True
             self._has_logged_loss = False
-            _log.info("messages of other replicas can be received")
+            _log.info("messages of other replicas can be received again")
         sent_at, beat = self._beat_sent
         if frame == beat:
             self.lag_s = now - sent_at

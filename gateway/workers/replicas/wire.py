@@ -121,7 +121,7 @@ def sender_of(frame: bytes) -> bytes:
         UnreadableFrame: if the frame has another version or is too short.
     """
     if len(frame) <= _HEAD_BYTES or frame[0] != VERSION:
-        raise UnreadableFrame("a frame has an unsupported version")
+        raise UnreadableFrame("a message has an unsupported version")
     return frame[1:_HEAD_BYTES]
 
 
@@ -135,9 +135,9 @@ def decoded(frame: bytes) -> Message:
     try:
         message = _DECODER.decode(memoryview(frame)[_HEAD_BYTES:])
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise UnreadableFrame("a frame cannot be decoded") from None
+        raise UnreadableFrame("a message cannot be decoded") from None
     if not _can_be(message):
-        raise UnreadableFrame("a frame has invalid values")
+        raise UnreadableFrame("a message has invalid values")
     return message
 
 

@@ -2,8 +2,8 @@ from documentation.reference.routes import page
 
 
 def test_an_endpoint_of_workers_shows_its_body_and_errors() -> None:
-    assert "| `POST /v1/messages/count_tokens` | The number of tokens of a conversation" in page()
-    assert "| `POST /v1/audio/transcriptions` | Speech as text. | form | OpenAI's |" in page()
+    assert "| `POST /v1/messages/count_tokens` | Count the tokens of a conversation" in page()
+    assert "| `POST /v1/audio/transcriptions` | Transcribe speech. | form | OpenAI's |" in page()
 
 
 def test_a_route_that_is_refused_says_what_to_use_instead() -> None:

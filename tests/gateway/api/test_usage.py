@@ -184,5 +184,5 @@ async def test_it_needs_a_key() -> None:
 async def test_where_there_are_no_keys_there_is_nothing_to_tell() -> None:
     """Nothing is counted there; 404."""
     async with serving(a_tenancy()) as client:
-        with pytest.raises(UnknownEntity, match=r"^Usage is not tracked: there are no teams and no keys$"):
+        with pytest.raises(UnknownEntity, match=r"^Usage is not tracked, because no teams and no keys are configured$"):
             await found(client)

@@ -102,7 +102,7 @@ async def test_the_applications_errors_say_when_to_come_back(unreachable: str) -
         ("/openai/chat/completions", "; did you mean /v1/chat/completions"),
         ("/v2/completions", "; did you mean /v1/completions"),
         ("/api/models", "; did you mean /v1/models"),
-        ("/v1/responses/compact", ": use /v1/responses with the conversation or its end"),
+        ("/v1/responses/compact", ": use /v1/responses with the whole conversation or its last part"),
         ("/v1/images/generations", ""),
     ],
 )

@@ -69,7 +69,7 @@ def test_a_fallback_on_converse_gets_the_guardrail_of_bedrock_itself() -> None:
 @pytest.mark.parametrize(
     ("fields", "fault"),
     [
-        ({"patterns": ["a+"]}, "guardrails[0]: matches of the pattern may be longer than 512 characters"),
+        ({"patterns": ["a+"]}, "guardrails[0]: matches of the pattern can be longer than 512 characters"),
         ({"patterns": ["("]}, "guardrails[0]: the pattern is not valid"),
         ({"words": ["x"], "allow_patterns": ["("]}, "guardrails[0]: the pattern is not valid"),
     ],

@@ -157,7 +157,8 @@ async def test_a_bad_one_changes_nothing(caplog: pytest.LogCaptureFixture) -> No
 
         assert before == len(there.taken)
         assert [
-            "the configuration was rejected, nothing has changed: health.interval_s is -1; it must be greater than 0. "
+            "the configuration was rejected; the previous one stays: health.interval_s is -1; "
+            "the value must be greater than 0. "
             "health.intervall_s is not a setting; did you mean 'interval_s'."
         ] == caplog.messages
         assert {'config_reloads_total{outcome="refused"}': 1.0} == there.counted("config_reloads")
@@ -176,7 +177,7 @@ async def test_what_no_one_foresaw_changes_nothing_either(caplog: pytest.LogCapt
         await there.reload(text({"tiny": ["b"]}))
 
     assert {"tiny": ["b"]} == there.in_force
-    assert "the configuration was rejected, nothing has changed" == caplog.messages[0]
+    assert "the configuration was rejected; the previous one stays" == caplog.messages[0]
     assert {'config_reloads_total{outcome="applied"}': 1.0, 'config_reloads_total{outcome="refused"}': 1.0} == (
         there.counted("config_reloads")
     )
@@ -208,8 +209,8 @@ async def test_anyone_who_reloads_learns_what_came_of_it() -> None:
 
     assert Reloaded("applied", needs_restart=("server.port",)) == good
     assert Reloaded("unchanged") == same
-    assert Reloaded("refused", ("health.interval_s is -1; it must be greater than 0.",)) == bad
-    assert Reloaded("refused", ("The log says why.",)) == broken
+    assert Reloaded("refused", ("health.interval_s is -1; the value must be greater than 0.",)) == bad
+    assert Reloaded("refused", ("The gateway's log contains the reason.",)) == broken
 
 
 async def test_the_settings_in_force_can_be_read() -> None:
@@ -256,7 +257,7 @@ async def test_what_is_found_may_not_contradict_the_settings(caplog: pytest.LogC
 
         assert {"tiny": ["a", "b"]} == there.in_force
         assert [
-            "model tiny: the workers found were rejected, nothing has changed: "
+            "model tiny: the workers found were rejected; the old workers stay: "
             "models[0].workers_file[0].url is 'http://a:1', which is already used by "
             "models[0].workers[0].url."
         ] == caplog.messages
@@ -393,7 +394,7 @@ async def test_what_cannot_be_taken_is_counted(caplog: pytest.LogCaptureFixture)
             name: value for name, value in there.counted("discovery_updates").items() if "applied" not in name
         }
         assert {} == there.counted("discovery_last")
-    assert ["model tiny: the workers found were rejected, nothing has changed: f is not there."] == caplog.messages
+    assert ["model tiny: the workers found were rejected; the old workers stay: f is not there."] == caplog.messages
 
 
 async def test_a_discovery_that_fails_ends_no_one_else(caplog: pytest.LogCaptureFixture) -> None:
@@ -475,8 +476,8 @@ async def test_an_added_worker_that_cannot_be_in_use_does_no_harm(caplog: pytest
         assert {"m": ["e", "a"]} == there.in_force
 
     assert [
-        "worker a, which the admin API added, is not in use: the id 'a' is already used by another worker",
-        "worker c, which the admin API added, is not in use: the model 'gone' is not configured",
+        "worker a, which was added through the admin API, is not in use: the id 'a' is already used by another worker",
+        "worker c, which was added through the admin API, is not in use: the model 'gone' is not configured",
     ] == [record.getMessage() for record in caplog.records if "admin API" in record.getMessage()]
 
 
@@ -489,4 +490,4 @@ async def test_added_workers_that_cannot_be_put_in_force_change_nothing(caplog: 
         await there.reload("models: [{name: m, workers: [{url: 'http://a:1', id: a}], aliases: [x]}]")
 
         assert [{"m": ["a"]}, {"m": ["a", "b"]}] == [before, there.in_force]
-    assert "were rejected, nothing has changed" in caplog.text
+    assert "were rejected, and nothing has changed" in caplog.text

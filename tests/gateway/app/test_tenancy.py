@@ -62,7 +62,7 @@ async def test_without_teams_and_store_this_machine_may_ask(caplog: pytest.LogCa
             who(tenancy, None, peer="10.0.0.9")
 
     assert [
-        "no teams and no store are configured, so only programs on this machine may send requests"
+        "no teams and no store are configured, so only programs on this machine can send requests"
     ] == caplog.messages
 
 
@@ -113,7 +113,7 @@ async def test_a_given_pepper_is_used_and_not_kept(tmp_path: Path) -> None:
         await make_key(first)
         kept = (await first.stores.teams.load()).keys["made"].digest
     second = a_tenancy(store=store)
-    with pytest.raises(StoreUnfit, match=r"initialized with a pepper of fingerprint [0-9a-f]{16}: set store\.pepper"):
+    with pytest.raises(StoreUnfit, match=r"Set store\.pepper to the pepper with the fingerprint [0-9a-f]{16}, "):
         await second.begin()
     await second.aclose()
     async with at_work(a_tenancy(store={**store, "pepper": "p-0123456789"})) as third:

@@ -57,7 +57,7 @@ class TestCheck:
         assert (
             "",
             (
-                "server.host is 2; it must be text (write it in quotes).\n"
+                "server.host is 2; the value must be text (write it in quotes).\n"
                 "server.prot is not a setting; did you mean 'port'.\n"
             ),
         ) == capsys.readouterr()
@@ -89,7 +89,8 @@ class TestCheck:
         monkeypatch.setenv("WARMGATE_SERVER__PORT", "many")
 
         assert 2 == main(["check", "--config", str(config)])
-        assert "WARMGATE_SERVER__PORT (server.port) is 'many'; it must be an integer.\n" == capsys.readouterr().err
+        expected = "WARMGATE_SERVER__PORT (server.port) is 'many'; the value must be an integer.\n"
+        assert expected == capsys.readouterr().err
 
 
 class TestServe:

@@ -30,34 +30,35 @@ def test_a_model_may_have_workers_that_are_found_only() -> None:
         ({"service": {}}, "models[0].service.name is missing; it must be given."),
         (
             {"service": {"name": "Vllm"}},
-            "models[0].service.name is 'Vllm'; it must be a Kubernetes name: lower-case letters, digits, dots and "
+            "models[0].service.name is 'Vllm'; "
+            "the value must be a Kubernetes name: lower-case letters, digits, dots and "
             "dashes.",
         ),
         (
             {"service": {"name": "a", "port": 0}},
-            "models[0].service.port is 0; it must be a port between 1 and 65535.",
+            "models[0].service.port is 0; the value must be a port between 1 and 65535.",
         ),
         (
             {"service": {"name": "a", "port": "70000"}},
-            "models[0].service.port is '70000'; it must be a port between 1 and 65535.",
+            "models[0].service.port is '70000'; the value must be a port between 1 and 65535.",
         ),
         (
             {"pods": {"selector": "a", "port": "not_a_name"}},
-            "models[0].pods.port is 'not_a_name'; it must be a port number, or a port name of at most 15 "
+            "models[0].pods.port is 'not_a_name'; the value must be a port number, or a name of at most 15 "
             "lower-case letters, digits and dashes.",
         ),
         (
             {"pods": {"selector": "a", "port": True}},
-            "models[0].pods.port is True; it must be text (write it in quotes).",
+            "models[0].pods.port is True; the value must be text (write it in quotes).",
         ),
         (
             {"pods": {"selector": " "}},
-            "models[0].pods.selector is ' '; it must be a label selector such as app=vllm,model in (a, b).",
+            "models[0].pods.selector is ' '; the value must be a label selector such as app=vllm,model in (a, b).",
         ),
-        ({"dns": {"name": "http://a", "port": 1}}, "models[0].dns.name is 'http://a'; it must be a host name."),
+        ({"dns": {"name": "http://a", "port": 1}}, "models[0].dns.name is 'http://a'; the value must be a host name."),
         (
             {"dns": {"name": "a", "port": 1, "interval_s": 0}},
-            "models[0].dns.interval_s is 0; it must be greater than 0.",
+            "models[0].dns.interval_s is 0; the value must be greater than 0.",
         ),
     ],
 )

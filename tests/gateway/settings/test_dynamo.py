@@ -29,11 +29,11 @@ def test_instances_are_numbers_of_64_bits_however_they_are_written() -> None:
     [
         (
             {"dynamo": {"instances": [{"id": 2**64}]}},
-            "dynamo.instances[0].id is 18446744073709551616; it must be an integer from 0 to 2**64 - 1.",
+            "dynamo.instances[0].id is 18446744073709551616; the value must be an integer from 0 to 2**64 - 1.",
         ),
         (
             {"dynamo": {"instances": [{"id": "1e18"}]}},
-            "dynamo.instances[0].id is '1e18'; it must be an integer from 0 to 2**64 - 1.",
+            "dynamo.instances[0].id is '1e18'; the value must be an integer from 0 to 2**64 - 1.",
         ),
         (
             {"dynamo": {"instances": [{"id": 7}, {"id": "7"}]}},

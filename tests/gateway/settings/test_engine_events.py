@@ -13,4 +13,4 @@ def test_what_is_not_said_is_that_of_one_engine_without_replays() -> None:
 def test_an_address_is_zeromqs() -> None:
     (reported,) = sentences(with_worker(kv_events={"endpoint": "10.0.0.5:5557"}))
 
-    assert "it must be a ZeroMQ address such as tcp://10.0.0.5:5557." in reported
+    assert "the value must be a ZeroMQ address such as tcp://10.0.0.5:5557." in reported

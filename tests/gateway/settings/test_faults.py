@@ -47,20 +47,20 @@ class TestValues:
     @pytest.mark.parametrize(
         ("text", "expected"),
         [
-            ("server: {port: abc}", "server.port is 'abc'; it must be an integer."),
-            ("server: {port: true}", "server.port is True; it must be an integer."),
-            ("server: {port: -1}", "server.port is -1; it must be at least 0."),
-            ("server: {port: null}", "server.port is empty; it must be an integer."),
-            ("server: {host: 127}", "server.host is 127; it must be text (write it in quotes)."),
+            ("server: {port: abc}", "server.port is 'abc'; the value must be an integer."),
+            ("server: {port: true}", "server.port is True; the value must be an integer."),
+            ("server: {port: -1}", "server.port is -1; the value must be at least 0."),
+            ("server: {port: null}", "server.port is empty; the value must be an integer."),
+            ("server: {host: 127}", "server.host is 127; the value must be text (write it in quotes)."),
             ("logging: {format: xml}", "logging.format is 'xml'; allowed are 'text' or 'json'."),
-            ("index: {max_bytes: 1.5}", "index.max_bytes is 1.5; it must be an integer."),
-            ("timeouts: {idle_s: 0}", "timeouts.idle_s is 0; it must be greater than 0."),
-            ("timeouts: {idle_s: .inf}", "timeouts.idle_s is inf; it must be a finite number."),
-            ("timeouts: {idle_s: fast}", "timeouts.idle_s is 'fast'; it must be a number."),
-            ("health: {path: health}", "health.path is 'health'; it must be a path that begins with '/'."),
-            ("logging: {requests: 1}", "logging.requests is 1; it must be true or false."),
-            ("logging: [info]", "logging is a list; it must be a mapping."),
-            (f"server: {{host: {'x' * 100}, port: y}}", "server.port is 'y'; it must be an integer."),
+            ("index: {max_bytes: 1.5}", "index.max_bytes is 1.5; the value must be an integer."),
+            ("timeouts: {idle_s: 0}", "timeouts.idle_s is 0; the value must be greater than 0."),
+            ("timeouts: {idle_s: .inf}", "timeouts.idle_s is inf; the value must be a finite number."),
+            ("timeouts: {idle_s: fast}", "timeouts.idle_s is 'fast'; the value must be a number."),
+            ("health: {path: health}", "health.path is 'health'; the value must be a path that begins with '/'."),
+            ("logging: {requests: 1}", "logging.requests is 1; the value must be true or false."),
+            ("logging: [info]", "logging is a list; the value must be a mapping."),
+            (f"server: {{host: {'x' * 100}, port: y}}", "server.port is 'y'; the value must be an integer."),
         ],
     )
     def test_a_wrong_value_is_said_with_what_is_allowed(self, text: str, expected: str) -> None:
@@ -71,8 +71,8 @@ class TestValues:
         ("text", "expected"),
         [
             ("models: []", "models is empty. Configure at least one model."),
-            ("models: {}", "models is a mapping; it must be a list."),
-            ("models: [tiny]", "models[0] is not valid; it must be a mapping."),
+            ("models: {}", "models is a mapping; the value must be a list."),
+            ("models: [tiny]", "models[0] is not valid; the value must be a mapping."),
             ("models: [{workers: [{url: 'http://a'}]}]", "models[0].name is missing; it must be given."),
             (
                 "models: [{name: tiny}]",
@@ -80,21 +80,24 @@ class TestValues:
             ),
             (
                 with_model(name="gpt-*"),
-                "models[0].name is 'gpt-*'; it must be a name without '*' (patterns are for aliases).",
+                "models[0].name is 'gpt-*'; the value must be a name without '*' (patterns are for aliases).",
             ),
             (
                 with_model(aliases=["ok", "g*t"]),
-                "models[0].aliases[1] is 'g*t'; it must be a name, or a prefix with one '*' at its end.",
+                "models[0].aliases[1] is 'g*t'; the value must be a name, or a prefix with one '*' at its end.",
             ),
             (
                 with_model(session_header="a b"),
-                "models[0].session_header is 'a b'; it must be the name of an HTTP header.",
+                "models[0].session_header is 'a b'; the value must be the name of an HTTP header.",
             ),
             (with_model(workers=[{}]), "models[0].workers[0].url is missing; it must be given."),
-            (with_worker(max_connections=0), "models[0].workers[0].max_connections is 0; it must be at least 1."),
+            (
+                with_worker(max_connections=0),
+                "models[0].workers[0].max_connections is 0; the value must be at least 1.",
+            ),
             (
                 with_worker(id="a\r\nb"),
-                "models[0].workers[0].id is 'a\\r\\nb'; it must be printable ASCII without spaces.",
+                "models[0].workers[0].id is 'a\\r\\nb'; the value must be printable ASCII without spaces.",
             ),
             (
                 with_model(fallbacks=[{"bedrock": {}}]),
@@ -109,8 +112,8 @@ class TestValues:
     def test_every_fault_has_its_sentence(self) -> None:
         """One start shows all of them."""
         assert [
-            "server.port is 'x'; it must be an integer.",
-            "server.keep_alive_s is 0; it must be at least 1.",
+            "server.port is 'x'; the value must be an integer.",
+            "server.keep_alive_s is 0; the value must be at least 1.",
             "models[0].stratgy is not a setting; did you mean 'strategy'.",
         ] == sentences(f"server: {{port: x, keep_alive_s: 0}}\n{with_model(stratgy=1)}")
 
@@ -151,10 +154,10 @@ class TestSecrets:
         ],
     )
     def test_a_secret_in_the_place_of_its_group_is_not_repeated(self, text: str, place: str) -> None:
-        assert [f"{place} is not valid; it must be a list."] == sentences(text)
+        assert [f"{place} is not valid; the value must be a list."] == sentences(text)
 
     def test_a_key_of_digits_in_the_file_needs_quotes(self) -> None:
         """YAML would have changed it; the sentence does not show it."""
-        assert ["models[0].workers[0].api_key is not valid; it must be text (write it in quotes)."] == sentences(
+        assert ["models[0].workers[0].api_key is not valid; the value must be text (write it in quotes)."] == sentences(
             with_worker(api_key=12345678)
         )

@@ -90,7 +90,7 @@ def test_a_guardrail_of_bedrock_needs_a_region() -> None:
 
 def test_a_guardrail_is_a_mapping() -> None:
     """The value is not repeated: it may be a secret."""
-    assert ["guardrails[0] is not valid; it must be a mapping."] == sentences(
+    assert ["guardrails[0] is not valid; the value must be a mapping."] == sentences(
         yaml.safe_dump({"models": [MODEL], "guardrails": ["pii"]})
     )
 

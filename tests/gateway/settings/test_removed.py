@@ -38,7 +38,7 @@ def test_anything_else_is_refused(value: object, shown: str) -> None:
 
     assert [
         f"server.implementation is {shown}; {GONE}",
-        "server.port is -1; it must be at least 0.",
+        "server.port is -1; the value must be at least 0.",
     ] == raised.value.sentences
 
 

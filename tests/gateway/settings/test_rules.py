@@ -21,7 +21,7 @@ def test_the_nearest_strategy_is_suggested() -> None:
 def test_an_address_is_http_with_a_host(url: str) -> None:
     """Anything else could not be called."""
     assert [
-        f"models[0].workers[0].url is {url!r}; it must be an http:// or https:// address with a host."
+        f"models[0].workers[0].url is {url!r}; the value must be an http:// or https:// address with a host."
     ] == sentences(with_worker(url=url))
 
 
@@ -33,7 +33,8 @@ def test_a_good_address_stays_as_it_is(url: str) -> None:
 def test_the_address_of_a_worker_is_not_an_sdks_base_url() -> None:
     """With /v1 in it every request would be a 404, from a worker whose health check passes."""
     assert [
-        "models[0].workers[0].url is 'http://a/v1/'; it must not include /v1, which every request's path already has."
+        "models[0].workers[0].url is 'http://a/v1/'; "
+        "the value must not include /v1, which every request's path already has."
     ] == sentences(with_worker(url="http://a/v1/"))
 
 
@@ -42,7 +43,7 @@ def test_events_come_from_an_address_of_zeromq(address: str) -> None:
     """Anything else could not be connected to."""
     assert [
         f"models[0].workers[0].kv_events.endpoint is {address!r}; "
-        f"it must be a ZeroMQ address such as tcp://10.0.0.5:5557."
+        f"the value must be a ZeroMQ address such as tcp://10.0.0.5:5557."
     ] == sentences(with_worker(kv_events={"endpoint": address}))
 
 

@@ -55,7 +55,8 @@ def test_a_bad_secret_is_reported_by_its_variable_and_not_repeated() -> None:
     found = _sentences(TEAMS, BLUE_KEY="two words")
 
     assert [
-        "BLUE_KEY (teams[0].keys[0].secret) is not valid; it must be printable ASCII without spaces or line breaks."
+        "BLUE_KEY (teams[0].keys[0].secret) is not valid; "
+        "the value must be printable ASCII without spaces or line breaks."
     ] == found[:1]
 
 

@@ -6,5 +6,5 @@ from tests.gateway.settings.examples import parsed, sentences
 def test_the_zone_is_one_word() -> None:
     assert parsed().server.zone is None
     assert [
-        "WARMGATE_SERVER__ZONE (server.zone) is 'us east'; it must be printable ASCII without spaces."
+        "WARMGATE_SERVER__ZONE (server.zone) is 'us east'; the value must be printable ASCII without spaces."
     ] == sentences(WARMGATE_SERVER__ZONE="us east")

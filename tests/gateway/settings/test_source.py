@@ -77,7 +77,7 @@ def test_a_gap_in_a_list_is_a_fault() -> None:
 
 def test_a_wrong_value_names_the_variable_that_set_it() -> None:
     """The operator reads the name that was written, and the place it stands for."""
-    assert ["WARMGATE_SERVER__PORT (server.port) is 70000; it must be at most 65535."] == sentences(
+    assert ["WARMGATE_SERVER__PORT (server.port) is 70000; the value must be at most 65535."] == sentences(
         WARMGATE_SERVER__PORT="70000"
     )
 
@@ -86,7 +86,7 @@ def test_a_file_that_is_wrong_above_a_variable_is_a_fault() -> None:
     """Where the file holds a single value there is nothing to set inside it."""
     assert [
         "WARMGATE_SERVER__PORT cannot be used: server is a single value.",
-        "server is not valid; it must be a mapping.",
+        "server is not valid; the value must be a mapping.",
     ] == sentences("server: 3\nmodels: [{name: t, workers: [{url: 'http://a'}]}]", WARMGATE_SERVER__PORT="1")
 
 

@@ -10,7 +10,7 @@ from tests.gateway.settings.examples import SMALLEST, sentences
     [
         (
             "store: {url: 'mysql://root:pw@db'}",
-            "store.url is not valid; it must begin with sqlite:///, redis://, rediss:// or unix://.",
+            "store.url is not valid; the value must begin with sqlite:///, redis://, rediss:// or unix://.",
         ),
         (
             "replicas: {heartbeat_s: 2}",

@@ -35,7 +35,8 @@ def test_teams_are_declared_beside_models() -> None:
     [
         (
             "teams: [{name: no spaces}]",
-            "teams[0].name is 'no spaces'; it must be a name with a letter, of at most 63 letters, digits, dots, "
+            "teams[0].name is 'no spaces'; "
+            "the value must be a name of up to 63 letters (at least one), digits, dots, "
             "dashes and underscores.",
         ),
         (
@@ -48,12 +49,12 @@ def test_teams_are_declared_beside_models() -> None:
         ),
         (
             "teams: [{name: a, keys: [{id: k, secret: x, allowed_cidrs: [10.0.0.1/8]}]}]",
-            "teams[0].keys[0].allowed_cidrs[0] is '10.0.0.1/8'; it must be an IP address or a network such as "
+            "teams[0].keys[0].allowed_cidrs[0] is '10.0.0.1/8'; the value must be an IP address or a network such as "
             "10.0.0.0/8.",
         ),
         (
             "teams: [{name: a, limits: {max_concurrent_requests: 0}}]",
-            "teams[0].limits.max_concurrent_requests is 0; it must be at least 1.",
+            "teams[0].limits.max_concurrent_requests is 0; the value must be at least 1.",
         ),
         (
             "teams: [{name: a, model_limits: {tiny: {max_concurent_requests: 1}}}]",

@@ -83,8 +83,11 @@ def test_secrets_are_masked() -> None:
             "tracing: {endpoint: 'http://c', auth: basic, secret: abc}",
             "tracing.secret must be USER:PASSWORD if auth is basic.",
         ),
-        ("tracing: {endpoint: c}", "tracing.endpoint is 'c'; it must be an http:// or https:// address with a host."),
-        ("tracing: {ratio: 2}", "tracing.ratio is 2; it must be at most 1."),
+        (
+            "tracing: {endpoint: c}",
+            "tracing.endpoint is 'c'; the value must be an http:// or https:// address with a host.",
+        ),
+        ("tracing: {ratio: 2}", "tracing.ratio is 2; the value must be at most 1."),
     ],
 )
 def test_what_cannot_be_is_named(said: str, sentence: str) -> None:

@@ -37,7 +37,7 @@ def test_an_empty_variable_unsets_an_optional_text() -> None:
 
 def test_a_value_that_is_no_yaml_is_a_fault() -> None:
     """The variable and its type are named."""
-    assert ["WARMGATE_SERVER__PORT is not a YAML value; it must be of type integer."] == sentences(
+    assert ["WARMGATE_SERVER__PORT is not a YAML value; the value must be of type integer."] == sentences(
         WARMGATE_SERVER__PORT="["
     )
 
@@ -76,6 +76,6 @@ class TestAws:
         assert [
             (
                 "AWS_ENDPOINT_URL (bedrock.endpoint_url) is 'localhost:4566'; "
-                "it must be an http:// or https:// address with a host."
+                "the value must be an http:// or https:// address with a host."
             )
         ] == sentences(AWS_ENDPOINT_URL="localhost:4566")

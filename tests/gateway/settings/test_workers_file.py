@@ -52,17 +52,20 @@ def test_anything_but_a_list_is_refused(content: bytes, what: str) -> None:
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (b"- url: ftp://a\n", "workers[0].url is 'ftp://a'; it must be an http:// or https:// address with a host."),
+        (
+            b"- url: ftp://a\n",
+            "workers[0].url is 'ftp://a'; the value must be an http:// or https:// address with a host.",
+        ),
         (b"- url: http://a:1\n- id: b\n", "workers[1].url is missing; it must be given."),
         (b"- {url: http://a:1, idd: b}\n", "workers[0].idd is not a setting; did you mean 'id'."),
-        (b"- http://a:1\n", "workers[0] is not valid; it must be a mapping."),
+        (b"- http://a:1\n", "workers[0] is not valid; the value must be a mapping."),
         (
             b"- url: http://a:1\n- url: http://A:1/\n",
             "workers[1].url is 'http://a:1', which is already used by workers[0].url.",
         ),
         (
             b"- {url: http://a:1, api_key: 'sk hidden'}\n",
-            "workers[0].api_key is not valid; it must be printable ASCII without spaces or line breaks.",
+            "workers[0].api_key is not valid; the value must be printable ASCII without spaces or line breaks.",
         ),
     ],
 )

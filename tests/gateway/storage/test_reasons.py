@@ -49,7 +49,7 @@ def test_a_refused_certificate_has_a_reason() -> None:
     ("fault", "reason"),
     [
         (OutOfMemoryError("command not allowed when secret"), "the server is out of memory"),
-        (NoPermissionError("this user has no permissions to secret"), "the user in store.url may not run this command"),
+        (NoPermissionError("this user has no permissions to secret"), "the user in store.url has no permission"),
         (ResponseError("MISCONF Redis is configured to save"), "the server cannot write to its disk"),
         (ResponseError("CROSSSLOT Keys secret"), "ResponseError CROSSSLOT"),
     ],

@@ -24,27 +24,28 @@ from gateway.protocol.errors import InvalidField, MalformedBody
             "'limits.tokens_per_min' is not known here; did you mean 'tokens_per_minute'.",
         ),
         (b'{"name": "b", "limits": 5}', "limits", "'limits' must be an object."),
-        (b'{"name": "b", "weight": "hea\\tvy"}', "weight", "'weight' is not valid: it must be a valid number."),
+        (b'{"name": "b", "weight": "hea\\tvy"}', "weight", "'weight' is not valid: the value must be a valid number."),
         (
             b'{"name": "b", "priority": "urgent"}',
             "priority",
-            "'priority' is not valid: it must be 'high', 'normal' or 'low'.",
+            "'priority' is not valid: the value must be 'high', 'normal' or 'low'.",
         ),
         (
             b'{"name": "b", "models": ["a", "*"], "limits": {"concurrent": 0}}',
             "limits.concurrent",
-            "'limits.concurrent' is not valid: it must be greater than or equal to 1.",
+            "'limits.concurrent' is not valid: the value must be greater than or equal to 1.",
         ),
         (
             b'{"name": "b c"}',
             "name",
-            "'name' is not valid: it must be a name with a letter, of at most 63 letters, digits, dots, dashes and "
+            "'name' is not valid: "
+            "the value must be a name of up to 63 letters (at least one), digits, dots, dashes and "
             "underscores.",
         ),
         (
             b'{"name": "b", "model_limits": {"x*": {}}}',
             "model_limits.x*",
-            "'model_limits.x*' is not valid: it must be a name without '*' (patterns are for aliases).",
+            "'model_limits.x*' is not valid: the value must be a name without '*' (patterns are for aliases).",
         ),
     ],
 )

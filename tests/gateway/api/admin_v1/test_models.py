@@ -67,7 +67,7 @@ async def test_models_are_listed_with_price_limits_workers_and_fallbacks() -> No
         big["fallbacks"],
         big["workers"],
     )
-    assert "it is not in force yet" == big["not_ready"]
+    assert "the model is not in effect yet" == big["not_ready"]
     assert "w0rker-secret" not in str(listed)
 
 

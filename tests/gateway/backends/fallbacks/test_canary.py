@@ -205,7 +205,7 @@ async def test_models_that_aws_takes_away_are_reported(caplog: pytest.LogCapture
     assert 1 == listed.asked
     assert [True, False] == [fallback.target.is_legacy for fallback in fallbacks.in_order]
     assert (
-        "AWS marks bedrock:us.meta.old as legacy. It will be retired, and idle accounts lose access" in caplog.messages
+        "AWS marks bedrock:us.meta.old as legacy and will retire it. Idle accounts lose access to it" in caplog.messages
     )
 
 

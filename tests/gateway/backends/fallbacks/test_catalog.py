@@ -56,9 +56,9 @@ async def test_the_question_is_signed_as_what_it_is() -> None:
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
-        (httpx.Response(403, json={"message": "arn:aws:iam::123456789012:role/x may not"}), "returned status 403"),
-        (httpx.Response(200, text="<html>"), "returned an unexpected response"),
-        (httpx.Response(200, json={"models": []}), "returned an unexpected response"),
+        (httpx.Response(403, json={"message": "arn:aws:iam::123456789012:role/x may not"}), "AWS returned status 403"),
+        (httpx.Response(200, text="<html>"), "AWS returned an unexpected response"),
+        (httpx.Response(200, json={"models": []}), "AWS returned an unexpected response"),
     ],
 )
 async def test_what_is_no_list_is_reported_without_its_text(answer: httpx.Response, said: str) -> None:

@@ -381,7 +381,7 @@ async def test_too_many_header_fields_are_broken() -> None:
     line = Line(limits=ResponseLimits(max_headers=2))
     line.come(b"HTTP/1.1 200 OK\r\na: 1\r\nb: 2\r\nc: 3\r\n\r\n")
 
-    with pytest.raises(ReplyBroken, match="too many header fields in the response head"):
+    with pytest.raises(ReplyBroken, match="the worker sent too many header fields in the response head"):
         await line.connection.first_byte()
 
 

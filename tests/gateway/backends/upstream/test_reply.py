@@ -63,7 +63,7 @@ async def test_a_reply_closed_early_cannot_be_read() -> None:
     await reply.aclose()
 
     assert not reply.ended
-    with pytest.raises(ReplyBroken, match="closed before its end"):
+    with pytest.raises(ReplyBroken, match="closed before it was complete"):
         await reply.read()
 
 

@@ -37,11 +37,17 @@ def test_the_next_response_begins_empty() -> None:
     ("raw", "fault"),
     [
         (b"SSH-2.0\r\n\r\n", "invalid HTTP/1.1 in the response head"),
-        (b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 3 + b"\r\n", "too many header fields in the response head"),
-        (b"HTTP/1.1 200 OK\r\na: " + b"b" * 200 + b"\r\n\r\n", "too many header bytes in the response head"),
+        (
+            b"HTTP/1.1 200 OK\r\n" + b"a: b\r\n" * 3 + b"\r\n",
+            "the worker sent too many header fields in the response head",
+        ),
+        (
+            b"HTTP/1.1 200 OK\r\na: " + b"b" * 200 + b"\r\n\r\n",
+            "the worker sent too many header bytes in the response head",
+        ),
         (
             b"HTTP/1.1 200 OK\r\ntransfer-encoding: gzip, chunked\r\n\r\n",
-            "unsupported transfer coding (only chunked is allowed) in the response head",
+            "the worker used an unsupported transfer coding (only chunked is allowed) in the response head",
         ),
         (b"HTTP/1.1 200 OK\r\na: " + b"b" * 200, "too many bytes in headers or framing"),
     ],

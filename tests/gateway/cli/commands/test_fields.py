@@ -49,7 +49,9 @@ def test_the_last_of_two_limits_counts() -> None:
 
 def test_a_field_is_not_set_and_reset() -> None:
     """It says which one."""
-    with pytest.raises(CommandFailed, match=r"^--reset limits cannot be combined with an option that sets it\.$"):
+    with pytest.raises(
+        CommandFailed, match=r"^--reset limits cannot be combined with an option that sets the same field\.$"
+    ):
         said("--limit", "concurrent=5", "--reset", "limits")
 
 

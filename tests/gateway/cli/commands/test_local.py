@@ -32,7 +32,7 @@ def test_settings_without_a_store_are_of_no_use(terminal: Terminal) -> None:
         2,
         (
             "store.url is not set, so teams and keys exist only in a running gateway. "
-            "Give the gateway's address with --url or WARMGATE_ADMIN_URL.\n"
+            "Set the gateway's address with --url or WARMGATE_ADMIN_URL.\n"
         ),
     ) == terminal.fails("team", "list")
 

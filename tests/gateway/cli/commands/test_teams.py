@@ -104,7 +104,7 @@ def test_a_team_with_keys_is_deleted_only_with_them(terminal: Terminal) -> None:
     ("arguments", "code", "said"),
     [
         (("team", "create", "declared"), 1, "A team 'declared' already exists.\n"),
-        (("team", "create", "b b"), 2, "'name' is not valid: it must be a name"),
+        (("team", "create", "b b"), 2, "'name' is not valid: the value must be a name"),
         (("team", "show", "nobody"), 1, "There is no team 'nobody'.\n"),
         (("team", "delete", "nobody"), 1, "There is no team 'nobody'.\n"),
         (("team", "update", "declared", "--weight", "2"), 1, "The team 'declared' is declared in the configuration"),

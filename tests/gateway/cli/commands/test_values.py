@@ -71,10 +71,10 @@ def test_an_expiry_that_is_reported_late_counts_from_when_it_is_used() -> None:
     [
         (values.limit, "requests_per_minute", "'requests_per_minute' is not a limit such as requests_per_minute=600"),
         (values.limit, "rpm=5", "'rpm' is not one of requests_per_minute, input_tokens_per_minute,"),
-        (values.limit, "concurrent=0", "concurrent is '0'; it must be a positive whole number"),
-        (values.limit, "concurrent=1.5", "concurrent is '1.5'; it must be a positive whole number"),
-        (values.limit, "concurrent=-1", "concurrent is '-1'; it must be a positive whole number"),
-        (values.limit, "concurrent=٣", "it must be a positive whole number"),
+        (values.limit, "concurrent=0", "concurrent is '0'; the value must be a positive whole number"),
+        (values.limit, "concurrent=1.5", "concurrent is '1.5'; the value must be a positive whole number"),
+        (values.limit, "concurrent=-1", "concurrent is '-1'; the value must be a positive whole number"),
+        (values.limit, "concurrent=٣", "the value must be a positive whole number"),
         (values.limit, "usd_per_day=nan", "'nan' is not a number above 0"),
         (values.limit, "usd_per_day=inf", "'inf' is not a number above 0"),
         (

@@ -35,7 +35,7 @@ def test_findings_for_people(terminal: Terminal, settings: Path) -> None:
     assert ["SEVERITY", "FINDING", "CONCERNS", "WHAT"] == head
     assert ["warning", "key-without-limits", "team", "blue"] == key[:4]
     assert ["warning", "no-store", "gateway"] == store[:3]
-    assert "\nno-store: Set store.url: a SQLite file for one gateway, Redis for several.\n" in printed.out
+    assert "\nno-store: Set store.url to a SQLite file (one gateway) or to Redis (several gateways).\n" in printed.out
     assert "\n  docs/operate/troubleshoot-by-symptom.md#no-store\n" in printed.out
     assert "a-secret-of-the-file" not in printed.out
 
@@ -54,8 +54,8 @@ def test_findings_for_programs(terminal: Terminal, settings: Path) -> None:
                 "worker": None,
                 "team": None,
                 "fallback": None,
-                "text": "Teams are set and store.url is not: usage, budgets and new keys are lost at a restart.",
-                "remedy": "Set store.url: a SQLite file for one gateway, Redis for several.",
+                "text": "Teams are configured without store.url, so usage, budgets and new keys are lost on restart.",
+                "remedy": "Set store.url to a SQLite file (one gateway) or to Redis (several gateways).",
                 "page": "docs/operate/troubleshoot-by-symptom.md#no-store",
             }
         ],
@@ -110,6 +110,6 @@ teams: [{name: blue, keys: [{id: ci, secret: a-secret-of-the-file}]}]
 
 
 def test_without_a_gateway_and_without_settings_there_is_nothing_to_check(terminal: Terminal) -> None:
-    expected = "Name the gateway or the settings to check: --url, WARMGATE_ADMIN_URL or --config.\n"
+    expected = "No gateway and no settings to check are given. Use --url, WARMGATE_ADMIN_URL or --config.\n"
 
     assert (2, "", expected) == terminal.run("doctor")

@@ -127,7 +127,7 @@ def test_a_processor_may_have_the_same_template(tmp_path: Path) -> None:
         ("added_tokens_decoder", {"config": {"added_tokens_decoder": {"a": {"content": "b"}}}}),
         ("added_tokens_decoder", {"config": {"added_tokens_decoder": {"1": {}}}}),
         ("assign token 999 to different texts", {"config": {"added_tokens_decoder": {"999": {"content": "<x>"}}}}),
-        ("name the one in use", {"chat_template": {"chat_template": "another"}}),
+        ("remove the unused one", {"chat_template": {"chat_template": "another"}}),
         ("cannot be read", {"tokenizer": "{}"}),
         ("cannot be read", {"tokenizer": "{"}),
     ],

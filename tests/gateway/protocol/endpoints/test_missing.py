@@ -27,7 +27,7 @@ def test_the_fault_names_the_model_and_the_endpoint(path: str, status: int, body
     [
         ("/v1/embeddings", "A model that generates text has /v1/chat/completions and /v1/completions"),
         ("/v1/rerank", "A model that generates text has /v1/chat/completions and /v1/completions"),
-        ("/v1/chat/completions", "A pooling model has, by its kind, /v1/embeddings"),
+        ("/v1/chat/completions", "A pooling model has, depending on its kind, /v1/embeddings"),
         ("/v1/messages", "Use /v1/chat/completions"),
         ("/v1/audio/transcriptions", "Audio needs a speech model"),
     ],

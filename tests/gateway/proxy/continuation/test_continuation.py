@@ -223,7 +223,7 @@ class TestByTokens:
             engine.has_ids = has_ids
             events = engine.events(following)
             assert has_ids or b"" == continuation.passed(events[0])
-            with pytest.raises(ReplyBroken, match="continued from different tokens"):
+            with pytest.raises(ReplyBroken, match="continued the stream from different tokens"):
                 continuation.passed(b"".join(events))
             assert b"" == continuation.passed(events[-1])
 

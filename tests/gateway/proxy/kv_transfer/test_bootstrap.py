@@ -263,7 +263,7 @@ async def test_a_request_waits_for_a_prefill_worker() -> None:
     async with asyncio.timeout(10):
         while not model.model.arrivals.waiting:
             await asyncio.sleep(0)
-    assert "none of its prefill workers is ready" == model.model.why_no_worker()
+    assert "no prefill worker is ready" == model.model.why_no_worker()
     model.fleet.set_up(worker, up=True)
     model.model.came_up()
 

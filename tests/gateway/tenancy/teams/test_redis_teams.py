@@ -169,7 +169,7 @@ async def test_a_store_of_a_later_version_is_refused(link: RedisLink, redis_serv
     with redis_server.client() as client:
         client.set(IDENTITY, '{"id":"x","fingerprint":"y","schema":2,"more":[]}')
     for question in (RedisTeamStore(link).identify, RedisTeamStore(link).initialize):
-        with pytest.raises(StoreUnfit, match="has schema 2, and this version of Warmgate knows 1: use a later one"):
+        with pytest.raises(StoreUnfit, match="has schema 2, but this Warmgate supports only 1: use a later version"):
             await question(None)
 
 

@@ -50,7 +50,10 @@ async def test_no_file_yet_is_no_fault(path: Path) -> None:
     ("text", "fault"),
     [
         ("- url: [", " is not valid YAML: line 1, column 9: expected the node content, but found '<stream end>'."),
-        ("- url: ftp://a", ": workers[0].url is 'ftp://a'; it must be an http:// or https:// address with a host."),
+        (
+            "- url: ftp://a",
+            ": workers[0].url is 'ftp://a'; the value must be an http:// or https:// address with a host.",
+        ),
         (None, " does not exist."),
     ],
 )

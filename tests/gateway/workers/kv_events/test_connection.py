@@ -94,5 +94,5 @@ async def test_a_message_over_a_limit_ends_it_and_is_not_kept() -> None:
     connection.data_received(HANDSHAKE + b"\x02" + struct.pack(">Q", 1001))
     steps(connection)
 
-    assert ["it sent a message of more than 1000 bytes"] == owner.reasons
+    assert ["the peer sent a message of more than 1000 bytes"] == owner.reasons
     assert (True, 0) == (wire.is_aborted, owner.held_bytes)

@@ -104,7 +104,7 @@ def test_two_workers_cannot_have_one_id() -> None:
     """Where both are listed the settings say so; one of them may have been found."""
     both = with_found(with_workers(with_worker(id="w", ranks=2)), {"tiny": [WorkerSpec(url="http://b:1", id="w#1")]})
 
-    with pytest.raises(WorkersError, match="model tiny: two workers would have the id w#1"):
+    with pytest.raises(WorkersError, match="model tiny: two workers have the id w#1"):
         expanded(both, nothing_known)
 
 
