@@ -147,7 +147,9 @@ def _add_host_tier(group: "argparse._ArgumentGroup") -> None:
         type=positive_number,
         help="tokens per second that are loaded from the host tier (default 200000)",
     )
-    group.add_argument("--load-ms", metavar="MS", type=float, help="fixed milliseconds per load (default 0)")
+    group.add_argument(
+        "--load-ms", metavar="MS", type=float, help="fixed milliseconds per load from the host tier (default 0)"
+    )
 
 
 def _add_halves(group: "argparse._ArgumentGroup") -> None:
@@ -209,14 +211,12 @@ def _add_defects(group: "argparse._ArgumentGroup") -> None:
 
 
 def _add_kv_events(group: "argparse._ArgumentGroup") -> None:
-    group.add_argument(
-        "--kv-events-port", type=port, help="publish KV events on this port, or on any free port if it is 0"
-    )
+    group.add_argument("--kv-events-port", type=port, help="port for publishing KV events, or 0 for any free port")
     group.add_argument(
         "--kv-events-dial", metavar="ADDRESS", help="publish KV events to a subscriber at tcp://host:port"
     )
     group.add_argument(
-        "--replay-port", dest="kv_events_replay_port", type=port, help="serve replays of past KV events on this port"
+        "--replay-port", dest="kv_events_replay_port", type=port, help="port for serving replays of past KV events"
     )
     group.add_argument("--kv-events-topic", metavar="TOPIC", help="topic of published KV events (default: empty)")
     group.add_argument(

@@ -169,7 +169,7 @@ class Admission:
         if caller is not None and not model.allows_background:
             raise InvalidField(
                 "The field 'background' is not allowed for this model, because limits cannot count its tokens. "
-                "Omit it, or set models[].allow_background.",
+                "Omit the field, or set models[].allow_background.",
                 param="background",
             )
 

@@ -19,8 +19,8 @@ class WorkerEventsSettings(Group):
     )
     topic: str = Field(
         default="",
-        description="topic of the KV events. An empty topic accepts all events at endpoint, and kv@NAME@... from "
-        "engines that connect to kv_events.bind, where NAME is the worker's id or host.",
+        description="topic of the KV events. Without a topic, the gateway accepts all topics at endpoint, and the "
+        "topics kv@NAME@... of engines that connect to kv_events.bind, where NAME is the worker's id or host.",
     )
     ranks: int = Field(
         default=1,

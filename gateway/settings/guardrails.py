@@ -80,7 +80,7 @@ class _Guardrail(Group):
     action: Literal["redact", "block", "log"] = Field(
         default="redact",
         description="action on a match: redact (replace the match), block (refuse the request or answer) or log "
-        "(only log it)",
+        "(only log the match)",
     )
     directions: Directions = Field(
         default=("request", "response"), description="texts that the guardrail checks: request, response or both"

@@ -230,8 +230,8 @@ class ModelSettings(Group):
     )
     allow_background: bool = Field(
         default=False,
-        description="allow background: true in /v1/responses. Budgets charge such a request for the longest answer "
-        "that it can have.",
+        description="allow background: true in /v1/responses. Budgets charge such a request for the longest possible "
+        "answer.",
     )
     guardrails: GuardrailNames = Field(
         default=(), description="names of the guardrails that check the requests and answers of the model"

@@ -44,5 +44,5 @@ class QueueSettings(Group):
     )
     starvation_s: Positive = Field(
         default=30,
-        description="seconds without service after which a team's oldest request counts as one priority higher",
+        description="seconds without service after which a team's oldest request gets the next higher priority",
     )

@@ -30,7 +30,7 @@ class RouteRuleSettings(Group):
         description="name of the configured model for requests that match all conditions of the rule"
     )
     name: EntityName | None = Field(
-        default=None, description="name of the rule in logs and metrics. Null means the name of its model."
+        default=None, description="name of the rule in logs and metrics. Null means the name of the rule's model."
     )
     prompt_tokens_from: Count | None = Field(
         default=None, description="minimum number of prompt tokens in requests that match the rule"
@@ -44,8 +44,8 @@ class RouteRuleSettings(Group):
     )
     requires: Annotated[tuple[Ability, ...], Field(strict=False)] = Field(
         default=(),
-        description="features that a request must use, all of them, to match the rule: images, audio, tools, "
-        "response_format or reasoning",
+        description="features that a request must use to match the rule; each listed one is required: images, audio, "
+        "tools, response_format or reasoning",
     )
     teams: Names | None = Field(default=None, description="teams whose requests match the rule. Null means all teams.")
 

@@ -75,7 +75,7 @@ class Settings(Group):
         "machine can send requests (see server.open_mode).",
     )
     guardrails: Annotated[tuple[GuardrailSettings, ...], Field(strict=False)] = Field(
-        default=(), description="checks of requests and answers, for the models and teams that name them"
+        default=(), description="checks of requests and answers, which models and teams select by name"
     )
     admin: AdminSettings = Field(default=AdminSettings(), description="admin API under /admin/v1")
     store: StoreSettings = Field(default=StoreSettings(), description="storage of API keys, quotas and the ledger")

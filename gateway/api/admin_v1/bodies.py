@@ -133,7 +133,7 @@ class KeyState(RequestBody):
     project: EntityName | None = Field(default=None, description="project tag for separate usage reports")
     models: Names | None = Field(default=None, description="allowed models, among those of the team")
     strategies: Strategies | None = Field(default=None, description="strategies that requests can select")
-    fallback: bool | None = Field(default=None, description="whether fallbacks can answer requests of the key")
+    fallback: bool | None = Field(default=None, description="whether fallbacks can answer requests with the key")
     networks: Annotated[Networks, Field(max_length=MOST_NAMES)] | None = Field(
         default=None, description="networks from which the key is accepted, e.g. 10.0.0.0/8; null allows all networks"
     )

@@ -100,7 +100,7 @@ def _message(message: object, where: str, documents: Documents) -> ChatMessage:
         )
     blocks = tuple(_blocks(message, where, documents, may_be_absent=said in ("assistant", "tool", "function")))
     if role != "user" and any("text" not in block for block in blocks):
-        raise InvalidField(f"'{where}.content' of role {said} must be text", param=f"{where}.content")
+        raise InvalidField(f"'{where}.content' must be text for the role {said}", param=f"{where}.content")
     if said in ("tool", "function"):
         return ChatMessage(role, (), result=_result(message, blocks))
     if role == "assistant":

@@ -152,14 +152,14 @@ class AdapterRegistry:
         if load is None:
             why = self._why_not(adapter, backend.url)
             if why is not None:
-                raise AdapterMissing(f"{backend.id} does not have the adapter {adapter.name!r}, {why}")
+                raise AdapterMissing(f"worker {backend.id} does not have the adapter {adapter.name!r}, {why}")
             assert self._tasks is not None, "tasks run while requests are served"
             load = self._loads[key] = self._tasks.create_task(self._loaded(subject, backend, waits=waits))
         why = await asyncio.shield(load)
         if why == NO_ROOM and waits and not is_own:
             await self.bring(subject, backend, waits=True)
         elif why is not None:
-            raise AdapterMissing(f"{backend.id} did not load the adapter {adapter.name!r}: {why}")
+            raise AdapterMissing(f"worker {backend.id} did not load the adapter {adapter.name!r}: {why}")
 
     def _why_not(self, adapter: Adapter, address: str) -> str | None:
         if not adapter.is_loadable:

@@ -105,11 +105,11 @@ def _part(raw: bytes, start: int, end: int) -> FormPart:
     name, is_file = _name_in(disposition)
     media = fields.pop(b"content-type", None)
     if not is_file and media is not None and not _PLAIN_TEXT(media):
-        raise MalformedBody(f"The field '{name}' of the multipart body must be text/plain in UTF-8")
+        raise MalformedBody(f"The field '{name}' in the multipart body must be text/plain in UTF-8")
     length = fields.pop(b"content-length", None)
     value = head_end + len(b"\r\n\r\n")
     if length is not None and (not _LENGTH(length) or int(length) != end - value):
-        raise MalformedBody(f"The content-length of the field '{name}' of the multipart body is wrong")
+        raise MalformedBody(f"The content-length of the field '{name}' in the multipart body is wrong")
     if fields:
         raise MalformedBody(
             "A part of the multipart body must have only the headers content-disposition and content-type"
@@ -140,7 +140,7 @@ def _name_in(disposition: bytes) -> tuple[str, bool]:
     if name is None:
         raise MalformedBody("A part of the multipart body has no content-disposition with a name")
     if not _NAME(name) or name == b"_charset_":
-        raise MalformedBody("A field name of the multipart body is not allowed: use letters, digits and _.-[]")
+        raise MalformedBody("A field name in the multipart body is not allowed: use letters, digits and _.-[]")
     is_file = parameters.pop(b"filename", None) is not None
     if parameters:
         raise MalformedBody(

@@ -272,7 +272,7 @@ class Meters:
             return None
         del self._held[reservation]
         if len(charges) != len(held.charges):
-            raise ValueError("settled charges must name the limits that were reserved")
+            raise ValueError("a settlement must name the same limits as its reservation")
         # Equal lengths; strict would take twice as long.
         for meter, reserved, used in zip(held.meters, held.charges, charges):  # noqa: B905
             unit_s = 60.0 / reserved.limit.amount

@@ -150,7 +150,7 @@ class HttpApi:
                 except TimeoutError:
                     if left_s <= silence_s:
                         return
-                    raise KubernetesError(f"the watch was silent for {silence_s:g} s") from None
+                    raise KubernetesError(f"the Kubernetes watch was silent for {silence_s:g} s") from None
                 except httpx.HTTPError as fault:
                     raise _broken(fault) from None
                 if lines is None:
@@ -180,7 +180,7 @@ class HttpApi:
             async with asyncio.timeout(self._list_s):
                 response = await client.get(path, params=query)
         except TimeoutError:
-            raise KubernetesError(f"listing objects took longer than {self._list_s:g} s") from None
+            raise KubernetesError(f"listing Kubernetes objects took longer than {self._list_s:g} s") from None
         except httpx.HTTPError as fault:
             raise _broken(fault) from None
         if response.status_code != httpx.codes.OK:
@@ -197,7 +197,7 @@ class HttpApi:
             async with asyncio.timeout(within_s):
                 response = await client.send(request, stream=True)
         except TimeoutError:
-            raise KubernetesError(f"a watch request was not answered within {within_s:g} s") from None
+            raise KubernetesError(f"a Kubernetes watch request was not answered within {within_s:g} s") from None
         except httpx.HTTPError as fault:
             raise _broken(fault) from None
         try:
@@ -216,7 +216,7 @@ async def _lines(response: httpx.Response) -> AsyncGenerator[list[bytes], None]:
     async for piece in response.aiter_bytes():
         *lines, rest = (rest + piece).split(b"\n")
         if len(rest) > LONGEST_LINE:
-            raise KubernetesError(f"a line of the watch is longer than {LONGEST_LINE} bytes")
+            raise KubernetesError(f"a line of the Kubernetes watch is longer than {LONGEST_LINE} bytes")
         lines = [line for line in lines if line.strip()]
         if lines:
             yield lines
@@ -230,7 +230,7 @@ def _event(line: bytes, kind: type[ObjectT]) -> ObjectChange[ObjectT]:
             raise VersionExpired
         retry_after_s = None if status.details is None else status.details.retry_after_seconds
         raise KubernetesError(
-            f"the watch ended with status {status.code}", status=status.code, retry_after_s=retry_after_s
+            f"the Kubernetes watch ended with status {status.code}", status=status.code, retry_after_s=retry_after_s
         )
     if read.type == "BOOKMARK":
         _decoded(read.object, _Bookmarked)
@@ -238,14 +238,14 @@ def _event(line: bytes, kind: type[ObjectT]) -> ObjectChange[ObjectT]:
     for change in _CHANGES:
         if change == read.type:
             return ObjectChange(change, _decoded(read.object, kind))
-    raise KubernetesError("the watch sent a change of an unknown type")
+    raise KubernetesError("the Kubernetes watch sent a change of an unknown type")
 
 
 def _decoded(data: bytes | msgspec.Raw, kind: type[DecodedT]) -> DecodedT:
     try:
         return msgspec.json.decode(data, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise KubernetesError("the response is malformed") from None
+        raise KubernetesError("the response of the Kubernetes API is malformed") from None
 
 
 def _refused(status: int, headers: Mapping[str, str]) -> KubernetesError:

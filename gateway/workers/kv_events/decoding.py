@@ -259,13 +259,13 @@ def _beside(event: StoredFields[OpaqueHash], adapter: str | None) -> tuple[str |
     if isinstance(event.lora_name, dict):
         salt = event.lora_name.get("cache_salt")
         if salt is not None and not isinstance(salt, str):
-            raise ValueError("a cache salt is not a string")
+            raise ValueError("the cache salt of a block is not a string")
     if not is_root:
         salt = None
     if event.extra_keys is None:
         return salt, None
     if len(event.extra_keys) != len(event.block_hashes):
-        raise ValueError("the number of extra keys must equal the number of blocks")
+        raise ValueError("a KV event must have as many extra keys as blocks")
     if not any(event.extra_keys):
         return salt, None
     own_salt, extras = read_extra_keys(event.extra_keys, is_root=is_root, adapter=adapter)
@@ -275,7 +275,7 @@ def _beside(event: StoredFields[OpaqueHash], adapter: str | None) -> tuple[str |
 def _block_size(event: StoredFields[OpaqueHash]) -> int:
     """Return the number of tokens per block. Raises ValueError if the event has tokens but no blocks."""
     if not event.block_size or not event.block_hashes:
-        raise ValueError("the event has tokens but no blocks")
+        raise ValueError("a KV event has tokens but no blocks")
     return event.block_size
 
 

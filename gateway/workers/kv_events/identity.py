@@ -70,7 +70,7 @@ def _piece(entry: object) -> Piece:
         case [str(identifier), int(offset)]:
             return Item(identifier, offset)
         case _:
-            raise ValueError("an extra key is not a string, bytes or a pair")
+            raise ValueError("an extra key of a block is not a string, bytes or a pair")
 
 
 def _take_salt(pieces: list[Piece]) -> str | None:

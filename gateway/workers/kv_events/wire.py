@@ -120,7 +120,7 @@ def plain_hash(engine_hash: OpaqueHash) -> int:
     if isinstance(engine_hash, int):
         return engine_hash & _WITHIN_64_BITS
     if not engine_hash:
-        raise ValueError("a block hash is empty")
+        raise ValueError("a block hash in a KV event is empty")
     return int.from_bytes(engine_hash[-_HASH_BYTES:], "big")
 
 

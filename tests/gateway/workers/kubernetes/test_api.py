@@ -146,7 +146,7 @@ async def test_a_list_that_expires_half_way_is_reported(server: KubernetesApi) -
 async def test_no_one_is_waited_for_without_an_end(server: KubernetesApi) -> None:
     """A list that hangs, a watch that is not answered, an address at which no one is."""
     server.faults.hung_lists = True
-    with pytest.raises(KubernetesError, match=r"listing objects took longer than 0\.05 s"):
+    with pytest.raises(KubernetesError, match=r"listing Kubernetes objects took longer than 0\.05 s"):
         await api(server, list_s=0.05).list_all(PODS)
     with pytest.raises(KubernetesError, match="the connection failed"):
         await HttpApi(ApiAccess(f"http://127.0.0.1:{free_port()}")).list_all(PODS)
@@ -155,7 +155,7 @@ async def test_no_one_is_waited_for_without_an_end(server: KubernetesApi) -> Non
 async def test_what_cannot_be_understood_is_reported(server: KubernetesApi) -> None:
     """Without any of it."""
     server.put({"metadata": {"name": "odd", "labels": {"app": "vllm"}}, "status": "secret"})
-    with pytest.raises(KubernetesError, match=r"^the response is malformed$"):
+    with pytest.raises(KubernetesError, match=r"^the response of the Kubernetes API is malformed$"):
         await api(server).list_all(PODS)
 
 
@@ -191,7 +191,7 @@ async def test_bookmarks_are_asked_for_and_change_nothing(server: KubernetesApi)
 async def test_a_watch_that_is_silent_for_too_long_is_dead(server: KubernetesApi) -> None:
     """A connection that is half open says nothing, not even its end."""
     server.faults.hung_watches = True
-    with pytest.raises(KubernetesError, match=r"the watch was silent for 0\.1 s"):
+    with pytest.raises(KubernetesError, match=r"the Kubernetes watch was silent for 0\.1 s"):
         await reported(server, "103", silence_s=0.1)
 
 
