@@ -9,7 +9,7 @@ WORSE = "Where kv_aware is worse"
 
 
 def table(reports: Mapping[str, Report]) -> str:
-    """Return the page's table of shortfalls, or a line that says that there are none."""
+    """Return the page's table of shortfalls, or a line for an empty list."""
     found: list[tuple[Cell, ...]] = []
     for name, report in reports.items():
         page = f"[{name}.md](../../benchmarks/results/{name}.md)"
