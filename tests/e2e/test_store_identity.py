@@ -143,7 +143,7 @@ async def test_a_command_without_the_pepper_makes_no_key(redis_server: RedisServ
     async with serving(quick()) as worker:
         settings = configuration(worker, redis_server.url, pepper="the-pepper-of-all")
         async with gateway_process(tmp_path, settings) as gateway:
-            for store, said in (({}, "set store.pepper to it"), ({"pepper": "another"}, "were made under")):
+            for store, said in (({}, "Set store.pepper to the pepper"), ({"pepper": "another"}, "but the keys need")):
                 wrong = configuration(worker, redis_server.url, **store)
                 made = await asyncio.to_thread(command, tmp_path, wrong, "team", "create", "new")
                 assert 1 == made.returncode
