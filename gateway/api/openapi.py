@@ -24,7 +24,7 @@ _TEXT_OR_NULL: Json = {"type": ["string", "null"]}
 _SCHEMAS: dict[str, Json] = {
     "Error": {
         "type": "object",
-        "description": "An error in OpenAI's shape",
+        "description": "Error response in the format of OpenAI's API",
         "required": ["error"],
         "properties": {
             "error": {
@@ -41,7 +41,7 @@ _SCHEMAS: dict[str, Json] = {
     },
     "AnthropicError": {
         "type": "object",
-        "description": "An error in Anthropic's shape",
+        "description": "Error response in the format of Anthropic's API",
         "required": ["type", "error"],
         "properties": {
             "type": {"const": "error"},

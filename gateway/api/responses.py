@@ -37,7 +37,7 @@ _OK = 200
 async def kept_response(request: Request, response_id: str, caller: AnyCaller) -> Response:
     """Return the worker's reply about a stored response. Only the team that owns the response receives it.
 
-    Each call counts as a request.
+    Each call counts as a request of the team.
     """
     looks: KeptLooks = request.app.state.kept_looks
     request_id = header_rules.request_id_of(header_rules.fields(request.headers.raw))
