@@ -1,6 +1,7 @@
 """The gateway knows what engines hold because they tell it: predicted hits are those that the engines report."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -106,6 +107,22 @@ async def test_predicted_hits_are_those_that_engines_report(folder: Path, option
         assert agree(seen), seen
         assert min(reported for _, reported in seen) > 100
         assert 1.0 == (await there.metric("warmgate_policy_effective"))['{model="tiny",policy="kv_aware"}']
+
+
+async def test_hits_in_host_memory_are_predicted_to_the_token(folder: Path) -> None:
+    """Six conversations evict each other from two GPUs with 512 tokens each, and come again."""
+    options = quick(blocks=32, host_blocks=1000, kv_events=EventOptions(replay_port=0))
+    async with telling_stack(folder, options, options) as there:
+        await converse(there, 1, name="first")
+        rounds = [[pair for name in "abcdef" for pair in await converse(there, 2, name=150 * name)] for _ in range(2)]
+        metrics = [(await there.http.get(f"{worker}/metrics")).text for worker in there.workers]
+        on_gpus = sum(
+            float(hits) for hits in re.findall(r"vllm:prefix_cache_hits_total\{.*\} (.*)", "\n".join(metrics))
+        )
+
+        assert agree([*rounds[0], *rounds[1]]), rounds
+        assert min(reported for _, reported in rounds[1]) > 100
+        assert on_gpus < sum(reported for _, reported in [*rounds[0], *rounds[1]])
 
 
 async def test_events_that_come_late_cost_no_more_than_the_last_answer(folder: Path) -> None:
