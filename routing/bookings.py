@@ -233,7 +233,7 @@ class Bookings:
 
 
 def _loaded_as_predicted(booking: Booking, outcome: Outcome) -> bool:
-    """Return false if blocks were to be loaded and the engine's hit was another one than predicted."""
+    """Return False if blocks had to be loaded and the engine's cache hit was not as predicted, otherwise True."""
     if booking.loads.total <= 0.0 or outcome.cached_tokens is None or booking.reported_tokens is None:
         return True
     return abs(outcome.cached_tokens - booking.reported_tokens) <= HIT_TOLERANCE * booking.reported_tokens

@@ -26,7 +26,7 @@ NO_LOADS: Final = Loads()
 
 
 def loads_of(hit: Hit, block_tokens: int) -> Loads:
-    """Return what must be loaded to use *hit*, whose blocks have *block_tokens* tokens."""
+    """Return the tokens to load for the cache hit *hit*, whose blocks have *block_tokens* tokens each."""
     if not (hit.cpu or hit.disk or hit.shared):
         return NO_LOADS
     return Loads(

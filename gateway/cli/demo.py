@@ -41,7 +41,7 @@ BELOW = "THE_ADDRESS_BELOW"
 YOURS = "YOUR_KEY"
 """Placeholder for a secret that comes from an environment variable and that the demo does not print."""
 LOOPBACK = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - compared, not bound
-"""Address that examples connect to, by the wildcard address that the gateway listens on."""
+"""Addresses to connect to in examples, by the wildcard address on which the gateway listens."""
 PRICE = {"input_usd": 0.5, "cached_input_usd": 0.05, "output_usd": 1.5}
 """Invented prices, so that budgets and the ledger show amounts."""
 QUESTION = (  # long enough to fill some blocks: a hit needs a whole one

@@ -23,7 +23,7 @@ class EngineFieldRules:
     allowed: frozenset[str] = frozenset()
     """Names of the fields that callers may send."""
     priority_order: PriorityOrder = "none"
-    """Order of priorities in the engines, which receive the priority of each request unless it is ``none``."""
+    """Order of priorities in the engines. With ``none``, the engines do not receive the priorities of requests."""
 
     def check(self, body: Body) -> None:
         """Check that callers may send all engine fields in *body*.
@@ -44,6 +44,6 @@ class EngineFieldRules:
         return None if factor is None else factor * (priority - NORMAL)
 
     def for_workers(self, body: Body) -> Body:
-        """Return *body* such that workers see the caller's session id if it is allowed, or else *body* unchanged."""
+        """Return a body in which workers see the caller's session id if it is allowed. Otherwise, return *body*."""
         is_shown = body.hides_session_id and SESSION_FIELD in self.allowed
         return body.changed(hides_session_id=False) if is_shown else body

@@ -10,7 +10,7 @@ from typing import Final
 from routing.loads import Loads
 
 PRIOR_TOKENS: Final = 4096.0
-"""Weight of the configured price, in tokens. A few loads outweigh it, because a guess may be several times wrong."""
+"""Weight of the configured price, in tokens. A few loads outweigh it, because it might be wrong by a large factor."""
 MEMORY: Final = 0.95
 """Factor by which each new measurement multiplies the weight of the earlier ones and of the configured price."""
 
@@ -35,14 +35,14 @@ class LoadRate:
     __slots__ = ("_load_s", "_price", "_prior_tokens", "_tokens")
 
     def __init__(self, price: float) -> None:
-        """*price* is the assumed time as a share of the time to compute a token."""
+        """Create the rate. *price* is the assumed load time of a token as a share of the time to compute it."""
         self._price = price
         self._prior_tokens = PRIOR_TOKENS
         self._load_s = 0.0
         self._tokens = 0.0
 
     def s_per_token(self, prefill_s_per_token: float) -> float:
-        """Return the seconds per token where computing a token takes *prefill_s_per_token* seconds."""
+        """Return the predicted load time per token, given that computing a token takes *prefill_s_per_token*."""
         assumed_s = self._prior_tokens * self._price * prefill_s_per_token
         # The computed part of a prefill may take less time than expected, so that less than nothing seems to remain.
         return max(0.0, self._load_s + assumed_s) / (self._tokens + self._prior_tokens)
@@ -62,11 +62,11 @@ class LoadRates:
         self._shared = LoadRate(prices.shared)
 
     def load_s(self, loads: Loads, prefill_s_per_token: float) -> float:
-        """Return the predicted seconds of *loads* where computing a token takes *prefill_s_per_token* seconds."""
+        """Return the predicted seconds for *loads*, given that computing a token takes *prefill_s_per_token*."""
         return sum([seconds for _, _, seconds in self._parts(loads, prefill_s_per_token)])
 
     def learn(self, loads: Loads, load_s: float, prefill_s_per_token: float) -> None:
-        """Learn that *loads* took *load_s* seconds. Several tiers share the time as predicted."""
+        """Learn that *loads* took *load_s* seconds, which are divided among the tiers as predicted."""
         parts = self._parts(loads, prefill_s_per_token)
         predicted_s = sum([seconds for _, _, seconds in parts])
         for rate, tokens, seconds in parts:
