@@ -80,10 +80,8 @@ def page() -> str:
         markdown.table(("endpoint", "purpose"), _own()),
         _VLLM,
         "<!-- api -->\n" + markdown.table(("route", "outcome", "remark"), _of_vllm()) + "\n<!-- /api -->",
-        _FIELDS,
-        ", ".join(map(markdown.code, ENGINE_FIELDS)) + ".",
-        _STEERING,
-        ", ".join(markdown.code(prefix.decode("ascii")) for prefix in STEERING) + ".",
+        f"{_FIELDS} {', '.join(map(markdown.code, ENGINE_FIELDS))}.",
+        f"{_STEERING} {', '.join(markdown.code(prefix.decode('ascii')) for prefix in STEERING)}.",
     )
 
 
