@@ -23,7 +23,7 @@ from gateway.protocol.body import Body
 from gateway.protocol.headers import HeaderLookup
 from gateway.protocol.json_bounds import may_be_tokenized
 from gateway.protocol.request_hints import client_timeout_s, requested_first_token_s, requested_strategy
-from gateway.protocol.session_identity import scoped_session, session_name
+from gateway.protocol.session_identity import BY_SESSION, scoped_session, session_name
 from gateway.tenancy.ledger.price import Price
 from gateway.tenancy.quota.plan import Metered
 from gateway.tenancy.teams.caller import Caller
@@ -215,12 +215,13 @@ class Model:
             team = caller.team.name
             if strategy is not None:
                 caller.permits.check_strategy(strategy)
+        is_named = body.hides_session_id or (strategy or self.strategy) == BY_SESSION
         return Request(
             prefix=self._hasher.prefix(prompt, self._scope(body)),
             prompt_bytes=body.prompt_bytes,
             prompt_tokens=body.prompt_bytes / fleet.bytes_per_token.ratio if exact is None else float(exact.tokens),
             output_tokens=fleet.output_length.expected(body.max_tokens),
-            session=scoped_session(session_name(header, self.session_header, body.session), team),
+            session=scoped_session(session_name(header, self.session_header, body.session if is_named else None), team),
             streams=body.streams,
             reads_cache=body.reads_cache,
             writes_cache=body.writes_cache,

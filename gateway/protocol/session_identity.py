@@ -5,7 +5,10 @@ and fields name different sessions is not refused. The first name in this order 
 
 1. the header that the settings of the model name, which is ``x-session-id`` by default
 2. the headers in `gateway.protocol.headers.SESSION_HEADERS`, in their order
-3. the fields of the body; see `gateway.protocol.body.Body.session`
+3. the field ``session_id`` of the body
+4. the field ``prompt_cache_key`` of the body, or else the end user, but only for the strategy `BY_SESSION`, for routes
+   and for traces. Many conversations can share these two. Other strategies recognize their conversations by the
+   prompts, which is more exact.
 
 The header ``x-client-request-id`` does not count, because some clients send a new one with each request.
 """
@@ -15,6 +18,9 @@ from typing import Final
 
 from gateway.protocol.headers import SESSION_HEADERS, SESSION_TOKEN_HEADER, HeaderLookup
 from gateway.protocol.request_hints import name_digest, short_name
+
+BY_SESSION: Final = "session"
+"""Name of the strategy that sends all requests of a session to one worker."""
 
 ENGINE_HEADER: Final = b"x-session-id"
 """Request header in which vLLM (since 0.28) reads the session of a request."""

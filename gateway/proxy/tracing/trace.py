@@ -126,7 +126,7 @@ class Trace:
         if caller is not None:
             self.project = caller.project
         self.model_asked = body.model[:MAX_NAME_LENGTH]
-        self.session = unscoped_session(request.session, request.team)
+        self.session = unscoped_session(request.session, request.team) or body.session
         self.max_tokens = body.max_tokens
         self.n = body.n
         self.labels = labels_of(incoming.text_of, raw)

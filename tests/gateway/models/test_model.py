@@ -78,9 +78,21 @@ def test_a_request_that_goes_on_from_a_response_is_the_rest_of_its_prompt() -> N
 
 def test_a_header_wins_over_the_session_of_the_body() -> None:
     """It is what an operator can set without touching the client."""
-    raw = CHAT[:-1] + b',"user":"ann"}'
+    model, raw = a_model(strategy_name="session"), CHAT[:-1] + b',"user":"ann"}'
 
-    assert ["ann", "bob"] == [request_for(raw).session, request_for(raw, session="bob").session]
+    assert ["ann", "bob"] == [request_for(raw, model, session).session for session in (None, "bob")]
+
+
+@pytest.mark.parametrize("field", [b"user", b"prompt_cache_key"])
+def test_what_many_conversations_share_names_a_session_only_for_the_strategy_session(field: bytes) -> None:
+    """Other strategies recognize each conversation by its prompts. `session_id` names one conversation."""
+    raw = CHAT[:-1] + b',"' + field + b'":"ann"}'
+    by_header = a_model(allows_strategy_header=True)
+    asked = by_header.request(parse_chat(raw), {b"x-warmgate-strategy": "session"}.get, None)
+
+    assert [None, "ann"] == [request_for(raw, a_model(strategy_name=name)).session for name in ("kv_aware", "session")]
+    assert "ann" == asked.session
+    assert "s" == request_for(raw[:-1] + b',"session_id":"s"}').session
 
 
 def test_sessions_of_teams_are_kept_apart() -> None:

@@ -249,7 +249,8 @@ async def test_the_proxy_serves_the_paths_of_its_endpoints() -> None:
 async def test_the_session_comes_from_the_header_or_the_body(headers: list[tuple[bytes, bytes]], session: str) -> None:
     """An empty header counts as missing."""
     fleet = WatchedFleet(1)
-    await Stage(a_model(Answers(), fleet=fleet)).ask(CHAT[:-1] + b',"user":"body"}', headers=headers)
+    model = a_model(Answers(), fleet=fleet, strategy_name="session")
+    await Stage(model).ask(CHAT[:-1] + b',"user":"body"}', headers=headers)
 
     assert session == fleet.booked[0].request.session
 
