@@ -46,6 +46,10 @@ class CacheIndex(Protocol):
         """Return the number of blocks that *worker* holds, including blocks of generated tokens."""
         ...
 
+    def capacity(self, worker: WorkerId) -> int:
+        """Return the number of blocks that the cache of *worker* can hold."""
+        ...
+
     def room(self, worker: WorkerId) -> int:
         """Return the number of blocks that *worker* can add without evicting others."""
         ...

@@ -155,9 +155,12 @@ class RadixTree:
             hits[workers[slot]] = position
         return hits
 
-    def room(self, worker: WorkerId) -> int:
+    def capacity(self, worker: WorkerId) -> int:
         holder = self._holders.get(worker)
-        return self.default_capacity if holder is None else holder.capacity - holder.held
+        return self.default_capacity if holder is None else holder.capacity
+
+    def room(self, worker: WorkerId) -> int:
+        return self.capacity(worker) - self.held(worker)
 
     def oldest_chance(self, worker: WorkerId) -> float:
         holder = self._holders.get(worker)
@@ -366,8 +369,7 @@ class RadixTree:
     def _evict_over_budget(self) -> None:
         """Evict the least recently used runs of all workers until the memory budget is met. O(workers) per run."""
         while self._bytes > self.max_bytes:
-            holding = (holder for holder in self._holders.values() if holder.held)
-            holder = min(holding, key=lambda holder: holder.oldest.used)
+            holder = min((each for each in self._holders.values() if each.held), key=lambda each: each.oldest.used)
             self._shrink(holder, holder.oldest, 0)
 
     def _check(self) -> None:

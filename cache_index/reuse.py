@@ -1,10 +1,13 @@
 """Estimate the probability that a block of a given age is used again, from past reuse and evictions.
 
 Age is measured in uses of the index instead of seconds, so the estimate needs no clock and holds at any request rate.
+Sessions are estimated in the same way: a session is used again when it continues.
 An evicted block might have been used later, so only a lower bound of its age at reuse is known. Kaplan and Meier,
 "Nonparametric Estimation from Incomplete Observations" (1958), show how to include such blocks: the probability at an
 age is the share of blocks reused at this age among all blocks that reached it.
 """
+
+from collections.abc import Mapping
 
 AGES = 64
 """Number of age classes, two for each power of two: 1, 2, 3, 4 to 5, 6 to 7, 8 to 11, and so on."""
@@ -17,7 +20,7 @@ uses count.
 class Reuse:
     """Probability that a block is used again, by age. `learn` takes O(`AGES`), a few microseconds. The rest is O(1)."""
 
-    __slots__ = ("_asked", "_chances", "_evicted")
+    __slots__ = ("_asked", "_chances", "_evicted", "_grown", "_older")
 
     def __init__(self) -> None:
         self._asked = [0.0] * AGES
@@ -25,6 +28,10 @@ class Reuse:
         self._evicted = [0.0] * AGES
         """Number of evicted blocks, by their age class at the time of eviction."""
         self._chances = [0.0] * AGES
+        self._grown = [0.0] * AGES
+        """Increase in the number of remaining blocks of at least each age class."""
+        self._older = [0.0] * AGES
+        """Number of remaining blocks of at least each age class at the last call of `learn`."""
 
     def asked(self, age: int, blocks: int) -> None:
         """Record that *blocks* blocks of age *age* were used again."""
@@ -41,18 +48,35 @@ class Reuse:
         """
         return self._chances[_place(age)]
 
-    def learn(self) -> None:
-        """Update the reuse probabilities and reduce the weight of earlier observations."""
+    def learn(self, remaining: Mapping[int, float] | None = None) -> None:
+        """Update the reuse probabilities and reduce the weight of earlier observations.
+
+        *remaining* is the number of blocks by age that wait to be used again or evicted. The number of blocks that
+        reached an age is then known exactly: those that left at this age or later, and the increase of those that
+        remain. Without *remaining* the probabilities are too high until evictions begin.
+        """
+        if remaining is not None:
+            self._note_remaining(remaining)
         lain = 0.0
         survives = 1.0
         for place in range(AGES - 1, -1, -1):
             asked = self._asked[place]
             lain += asked + self._evicted[place]
             if asked > 0.0:
-                survives *= 1.0 - asked / lain
+                survives *= 1.0 - asked / max(asked, lain + self._grown[place])
             self._chances[place] = 1.0 - survives
             self._asked[place] = asked * MEMORY
             self._evicted[place] *= MEMORY
+
+    def _note_remaining(self, remaining: Mapping[int, float]) -> None:
+        by_place = [0.0] * AGES
+        for age, blocks in remaining.items():
+            by_place[_place(age)] += blocks
+        older = 0.0
+        for place in range(AGES - 1, -1, -1):
+            older += by_place[place]
+            self._grown[place] = self._grown[place] * MEMORY + older - self._older[place]
+            self._older[place] = older
 
 
 def _place(age: int) -> int:

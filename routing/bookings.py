@@ -13,6 +13,7 @@ from routing.learning.estimates import BytesPerToken, OutputLength
 from routing.learning.rates import Rates
 from routing.loads import NO_LOADS
 from routing.request import Request
+from routing.sessions import Sessions
 from routing.shared_worker_load import SharedWorkerLoad
 from routing.worker import Worker
 
@@ -36,6 +37,7 @@ class Bookings:
         rates: Rates,
         bytes_per_token: BytesPerToken,
         output_length: OutputLength,
+        sessions: Sessions,
         observer: BookingObserver | None,
     ) -> None:
         self._workers = workers
@@ -43,6 +45,7 @@ class Bookings:
         self._rates = rates
         self._bytes_per_token = bytes_per_token
         self._output_length = output_length
+        self._sessions = sessions
         self._observer = observer
         self._shared_load: SharedWorkerLoad | None = None
 
@@ -76,6 +79,7 @@ class Bookings:
             return None
         uncached = max(1.0, request.prompt_tokens - candidate.hit_tokens)
         is_remote = candidate.remote_tokens > 0.0
+        self._sessions.sent(request, worker.id, uncached)
         booking = Booking(
             worker.id,
             request,
@@ -229,6 +233,7 @@ class Bookings:
         # Otherwise the computed share, or the loaded one, is unknown.
         if (request.writes_cache or outcome.cached_tokens is not None) and _loaded_as_predicted(booking, outcome):
             worker.learn(booking, now, uncached_tokens=uncached, completion_tokens=outcome.completion_tokens)
+            self._sessions.answered(uncached + (outcome.completion_tokens or 0))
         self._caches.record_answer(worker.id, request, answer_blocks)
 
 

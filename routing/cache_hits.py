@@ -9,6 +9,7 @@ from cache_index.value import Value
 from routing.candidate import Candidate, Load
 from routing.loads import loads_of
 from routing.request import Request
+from routing.sessions import Newcomer
 from routing.worker import Worker
 
 
@@ -46,12 +47,14 @@ class CacheHits:
         tokens_per_block: float,
         *,
         index: CacheIndex,
+        newcomer: Newcomer | None = None,
     ) -> None:
         self._request = request
         self._reported = reported
         self._predicted = predicted
         self._tokens_per_block = tokens_per_block
         self._index = index
+        self._newcomer = newcomer
 
     def candidate(self, worker: Worker, now: float) -> Candidate:
         """Return *worker* as a candidate for the request."""
@@ -80,6 +83,7 @@ class CacheHits:
             worker.role == "decode",
             evicts_s=self._evicts_s(worker.id, hit_tokens, load),
             loads=loads,
+            displaces_s=self._displaces_s(worker.id, load),
         )
 
     def _predicted_candidate(self, worker: Worker, reported_tokens: float | None, now: float) -> Candidate:
@@ -99,6 +103,7 @@ class CacheHits:
             zone_penalty_s=worker.zone_penalty_s,
             fetches=worker.role == "decode",
             evicts_s=self._evicts_s(worker.id, hit_tokens, load),
+            displaces_s=self._displaces_s(worker.id, load),
         )
 
     def _evicts_s(self, worker: WorkerId, hit_tokens: float, load: Load) -> float:
@@ -109,3 +114,10 @@ class CacheHits:
         new_tokens = max(0.0, self._request.prompt_tokens - hit_tokens) + self._request.output_tokens
         evicted = new_tokens - self._index.room(worker) * self._tokens_per_block
         return max(0.0, evicted) * chance * load.prefill_s_per_token
+
+    def _displaces_s(self, worker: WorkerId, load: Load) -> float:
+        """Return the expected seconds to recompute what other sessions lose if a new session begins on *worker*."""
+        if self._newcomer is None:
+            return 0.0
+        capacity_tokens = self._index.capacity(worker) * self._tokens_per_block
+        return self._newcomer.displaced_tokens(worker, capacity_tokens) * load.prefill_s_per_token

@@ -9,6 +9,7 @@ from routing.booking import Booking
 from routing.cache_hits import CacheHits, ReportedHit
 from routing.learning.estimates import BytesPerToken
 from routing.request import Request
+from routing.sessions import Newcomer
 from routing.worker import Worker
 
 
@@ -40,7 +41,7 @@ class CacheView:
         self._block_bytes = block_bytes
         self._bytes_per_token = bytes_per_token
 
-    def hits(self, request: Request, workers: list[Worker], now: float) -> CacheHits:
+    def hits(self, request: Request, workers: list[Worker], now: float, newcomer: Newcomer | None = None) -> CacheHits:
         """Look up the prompt of *request* in the caches of all *workers* at once."""
         reported: dict[WorkerId, ReportedHit] | None = None
         predicted: Mapping[WorkerId, int] = {}
@@ -53,7 +54,7 @@ class CacheView:
             if reported is None or not all([worker.is_confirmed for worker in workers]):  # noqa: C419  # faster
                 predicted = self._index.match(request.prefix)
         tokens_per_block = self._block_bytes / self._bytes_per_token.ratio
-        return CacheHits(request, reported, predicted, tokens_per_block, index=self._index)
+        return CacheHits(request, reported, predicted, tokens_per_block, index=self._index, newcomer=newcomer)
 
     def record_prompt(self, worker: WorkerId, request: Request, now: float) -> int:
         """Record that *worker* will cache the prompt of *request*. Return the number of newly cached blocks."""

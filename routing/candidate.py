@@ -74,6 +74,7 @@ class Candidate(Value):
         "remote_tokens",
         "evicts_s",
         "loads",
+        "displaces_s",
     )
     __slots__ = __match_args__
 
@@ -93,6 +94,7 @@ class Candidate(Value):
         remote_tokens: float = 0.0,
         evicts_s: float = 0.0,
         loads: Loads = NO_LOADS,
+        displaces_s: float = 0.0,
     ) -> None:
         self.worker: Final = worker
         self.hit_blocks: Final = hit_blocks
@@ -113,6 +115,10 @@ class Candidate(Value):
         """Whether the worker can generate answers to prompts that another worker (a prefill worker) has computed."""
         self.remote_tokens: Final = remote_tokens
         """Prompt tokens that a prefill worker computes for this worker, or 0 if this worker computes the prompt itself.
+        """
+        self.displaces_s: Final = displaces_s
+        """Expected seconds to recompute what other sessions lose from the cache if the request's session begins here,
+        or 0 if the request continues a session.
         """
         self.evicts_s: Final = evicts_s
         """Expected seconds to recompute the cached blocks that the request evicts."""

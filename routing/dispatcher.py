@@ -164,7 +164,9 @@ class Immediate:
     def explain(self, request: Request, now: float, arrange: Arrange | None = None) -> Explanation:
         """Explain how a request would be released. *arrange* turns the strategy's order into the order of attempts."""
         name = request.strategy or self._strategies.default
-        reach = self._fleet.reach(request, self._fleet.candidates(request, now))
+        begins_session = self._fleet.sessions.would_begin(request)
+        candidates = self._fleet.candidates(request, now, begins_session=begins_session)
+        reach = self._fleet.reach(request, candidates)
         ranking = self._strategies.named(name).explain(request, reach.near)
         order = (arrange or admitting_first)(ranking.order) + reach.far
         return Explanation(
@@ -178,7 +180,8 @@ class Immediate:
 
     def _release(self, request: Request, since: float, now: float) -> Dispatch | None:
         """Release the request immediately. Return None if the request is refused."""
-        candidates = self._fleet.candidates(request, now)
+        begins_session = self._fleet.sessions.begins(request)
+        candidates = self._fleet.candidates(request, now, begins_session=begins_session)
         if request.spill_in_s is not None and candidates:
             refusal = self._late_refusal(request, request.spill_in_s, candidates, now - since)
             if refusal is not None:

@@ -17,6 +17,7 @@ from routing.learning.rates import Rates
 from routing.membership import Membership
 from routing.pools import Reach, reach
 from routing.request import Request
+from routing.sessions import Sessions
 from routing.worker import Worker
 
 
@@ -44,6 +45,7 @@ class Fleet:
     ) -> None:
         self.bytes_per_token = BytesPerToken()
         self.output_length = OutputLength()
+        self.sessions = Sessions()
         self._rates = Rates(prefill_tokens_per_s=prefill_tokens_per_s, tier_prices=tier_prices)
         self._lease_s = lease_s
         self._spill_backlog_s = spill_backlog_s
@@ -62,6 +64,7 @@ class Fleet:
             rates=self._rates,
             bytes_per_token=self.bytes_per_token,
             output_length=self.output_length,
+            sessions=self.sessions,
             observer=observer,
         )
 
@@ -79,6 +82,7 @@ class Fleet:
         still has these workers.
         """
         for worker in self.members.replace(workers, now):
+            self.sessions.forget_worker(worker)
             if worker not in elsewhere:
                 self.caches.forget(worker)
 
@@ -100,7 +104,7 @@ class Fleet:
             return
         state.is_asleep = asleep
         if asleep:
-            self.caches.clear(worker)
+            self._clear_cache(worker)
         else:
             state.begin_incarnation()
 
@@ -112,7 +116,7 @@ class Fleet:
 
     def engine_restarted(self, worker: WorkerId) -> None:
         """Reset the state of *worker*, because its engine restarted with an empty cache."""
-        self.caches.clear(worker)
+        self._clear_cache(worker)
         state = self._workers.get(worker)
         if state is not None:
             state.begin_incarnation()
@@ -176,7 +180,7 @@ class Fleet:
 
     # ---- which workers a request may choose
 
-    def candidates(self, request: Request, now: float) -> list[Candidate]:
+    def candidates(self, request: Request, now: float, *, begins_session: bool = False) -> list[Candidate]:
         """Return the ready workers whose circuit breaker is closed, or all ready workers if no breaker is closed.
 
         A pinned request has at most one candidate, the worker to which it is pinned.
@@ -187,7 +191,7 @@ class Fleet:
         if request.pinned is not None:
             ready = [worker for worker in ready if worker.id == request.pinned]
         workers = [worker for worker in ready if worker.breaker.allows(now)] or ready
-        return self._as_candidates(workers, request, now)
+        return self._as_candidates(workers, request, now, begins_session=begins_session)
 
     def prefill_candidates(self, request: Request, now: float) -> list[Candidate]:
         """Return the prefill workers that could compute the prompt of *request*, selected as in `candidates`."""
@@ -229,8 +233,17 @@ class Fleet:
             for worker, candidate in zip(others, self._as_candidates(others, request, now), strict=True)
         ]
 
-    def _as_candidates(self, workers: list[Worker], request: Request, now: float) -> list[Candidate]:
-        hits = self.caches.hits(request, workers, now)
+    def _clear_cache(self, worker: WorkerId) -> None:
+        self.caches.clear(worker)
+        self.sessions.forget_worker(worker)
+
+    def _as_candidates(
+        self, workers: list[Worker], request: Request, now: float, *, begins_session: bool = False
+    ) -> list[Candidate]:
+        newcomer = None
+        if begins_session:
+            newcomer = self.sessions.newcomer(sum([worker.in_flight for worker in self._workers.values()]))
+        hits = self.caches.hits(request, workers, now, newcomer)
         return [hits.candidate(worker, now) for worker in workers]
 
 

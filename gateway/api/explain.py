@@ -156,6 +156,7 @@ class Explainer:
             "hit_source": candidate.source,
             "hit_load_s": _seconds(candidate.load_s),
             "evicts_s": _seconds(candidate.evicts_s),
+            "displaces_s": _seconds(candidate.displaces_s),
             "kv_stream": self._stream_state(candidate.worker),
             "load": {
                 "backlog_s": _seconds(load.backlog_s),

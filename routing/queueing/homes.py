@@ -66,7 +66,8 @@ class Homes:
 
     def look_up(self, each: Waiting, now: float) -> None:
         """Look up the prompt of the waiting request in the caches again."""
-        self.set_candidates(each, self._fleet.candidates(each.request, now), now)
+        candidates = self._fleet.candidates(each.request, now, begins_session=each.begins_session)
+        self.set_candidates(each, candidates, now)
 
     def set_candidates(self, each: Waiting, candidates: list[Candidate], now: float) -> None:
         """Set the cost of the request on each worker in *candidates* that the request can use."""
@@ -126,7 +127,8 @@ class Homes:
 
     def _set_costs(self, each: Waiting, candidates: list[Candidate], reserves: list[Candidate]) -> None:
         request = each.request
-        prefill_s, evicts_s = np.full(len(self._workers), np.inf), np.zeros(len(self._workers))
+        prefill_s = np.full(len(self._workers), np.inf)
+        evicts_s, displaces_s = np.zeros(len(self._workers)), np.zeros(len(self._workers))
         each.order, each.reserves = candidates, reserves
         admitting = [c for c in each.order if c.admits] or each.order
         for candidate in admitting:
@@ -135,7 +137,8 @@ class Homes:
             seconds = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token + candidate.load_s
             place = self._places[candidate.worker]
             prefill_s[place], evicts_s[place] = seconds, candidate.evicts_s
-        each.prefill_s, each.evicts_s = prefill_s, evicts_s
+            displaces_s[place] = candidate.displaces_s
+        each.prefill_s, each.evicts_s, each.displaces_s = prefill_s, evicts_s, displaces_s
         each.min_s = float(prefill_s.min()) if admitting else 0.0
         each.cost_s = each.min_s
         if admitting:
@@ -143,7 +146,7 @@ class Homes:
 
     def _cheapest(self, each: Waiting, view: FleetView) -> int:
         costs_s = view.backlog_s + view.price * (each.prefill_s + each.evicts_s)
-        costs_s += view.slower_s * each.request.output_tokens + view.zone_penalty_s
+        costs_s += view.slower_s * each.request.output_tokens + view.zone_penalty_s + each.displaces_s
         margin_s = ROUNDING_S if self._ties is None else max(ROUNDING_S, self._ties.tie_s)
         equal = np.flatnonzero(costs_s <= costs_s.min() + margin_s)
         if len(equal) == 1:

@@ -32,7 +32,6 @@ from routing.queueing.fair_queue import Fairness, FairQueue
 from routing.queueing.fleet_view import ROUNDING_S, FleetView
 from routing.queueing.homes import Homes
 from routing.queueing.release_policy import ReleasePolicy
-from routing.queueing.sessions import Sessions
 from routing.queueing.waiting import Waiting
 from routing.rendezvous import Rendezvous
 from routing.request import Request
@@ -81,7 +80,6 @@ class LateBinding:
         self._policy = policy or ReleasePolicy()
         self._fairness = fairness
         self._homes = Homes(fleet, strategies, self._policy, rng, ties)
-        self._sessions = Sessions()
         self._queue = FairQueue(fairness or SINGLE_TEAM)
         self._arrived: list[tuple[Request, float]] = []
         self._refused: list[Refusal] = []
@@ -108,7 +106,7 @@ class LateBinding:
         elif request.pinned is not None or not self._strategies.chosen_by(request).is_late_bound or self._is_full():
             self._immediate.submit(request, now)
         else:
-            begins_session = self._sessions.begins(request)
+            begins_session = self._fleet.sessions.begins(request)
             self._enqueue(Waiting(request, now, begins_session=begins_session, shares=False), now)
 
     def poll(self, now: float) -> list[Dispatch]:
@@ -170,7 +168,8 @@ class LateBinding:
 
     def _send_or_hold(self, request: Request, since: float, now: float) -> Dispatch | None:
         """Send the request if the queue is empty and the best worker is free. Otherwise, hold or refuse the request."""
-        candidates = self._fleet.candidates(request, now)
+        begins_session = self._fleet.sessions.begins(request)
+        candidates = self._fleet.candidates(request, now, begins_session=begins_session)
         name = request.strategy or self._strategies.default
         if not candidates:
             return Dispatch(request, [], None, "none", name)
@@ -184,7 +183,7 @@ class LateBinding:
             order = self._free_first(ranked, now) if strategy.accepts_any_worker else admitting_first(ranked)
             if self._is_free(order[0], now):
                 return self._book(request, order + far if far else order, now, level=request.priority)
-        self._hold_or_refuse(Waiting(request, since, begins_session=self._sessions.begins(request)), candidates, now)
+        self._hold_or_refuse(Waiting(request, since, begins_session=begins_session), candidates, now)
         return None
 
     def _free_first(self, ranked: list[Candidate], now: float) -> list[Candidate]:

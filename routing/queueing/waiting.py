@@ -14,8 +14,8 @@ class Waiting:
     """Waiting request in the queue. Its arrays are in seconds and have one element per worker, in fleet order."""
 
     __slots__ = (
-        *("begins_session", "cost_s", "due_in_s", "evicts_s", "gives_up_at", "level", "min_s", "order", "prefill_s"),
-        *("found", "request", "reserves", "seen_at", "since", "spill_in_s", "team", "weight"),
+        *("begins_session", "cost_s", "displaces_s", "due_in_s", "evicts_s", "gives_up_at", "level", "min_s", "order"),
+        *("found", "prefill_s", "request", "reserves", "seen_at", "since", "spill_in_s", "team", "weight"),
     )
 
     def __init__(self, request: Request, since: float, *, begins_session: bool, shares: bool = True) -> None:
@@ -45,6 +45,8 @@ class Waiting:
         self.prefill_s: Seconds = np.empty(0)
         self.evicts_s: Seconds = np.empty(0)
         """Expected seconds, per worker, to recompute the cached blocks that the request evicts."""
+        self.displaces_s: Seconds = np.empty(0)
+        """Expected seconds per worker to recompute what other sessions lose if the request's session begins there."""
         self.min_s = 0.0
         """Prefill time in seconds on the worker with the longest cache hit."""
         self.cost_s = 0.0

@@ -84,7 +84,8 @@ def cost_s(request: Request, candidate: Candidate, price: float) -> float:
     prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token
     slower_s = load.decode_s_per_token * load.in_flight * request.output_tokens
     computed_s = prefill_s + candidate.load_s + candidate.evicts_s
-    return load.backlog_s + computed_s * price + slower_s * DECODE_PRICE + candidate.zone_penalty_s
+    later_s = slower_s * DECODE_PRICE + candidate.displaces_s
+    return load.backlog_s + computed_s * price + later_s + candidate.zone_penalty_s
 
 
 def _effective(candidates: Sequence[Candidate], costs_s: set[float]) -> str:

@@ -50,6 +50,39 @@ def test_what_was_evicted_may_have_been_asked_for_later() -> None:
     assert 0.0 == reuse.chance(16)
 
 
+def test_what_remains_may_still_be_asked_for() -> None:
+    """100 blocks reached the age of 4 uses: 25 were used again and 75 remain. Without the 75, all were used again."""
+    reuse, other = Reuse(), Reuse()
+    for each in (reuse, other):
+        each.asked(4, 25)
+    reuse.learn({8: 75})
+    other.learn()
+
+    assert 0.25 == pytest.approx(reuse.chance(4))
+    assert 1.0 == other.chance(4)
+
+
+def test_what_remains_counts_once() -> None:
+    """The same 75 blocks remain until the next update, in which 25 more reached the age and were used again."""
+    reuse = Reuse()
+    reuse.asked(4, 25)
+    reuse.learn({8: 75})
+    reuse.asked(4, 25)
+    reuse.learn({16: 75})
+
+    assert (25 * 0.95 + 25) / (100 * 0.95 + 25) == pytest.approx(reuse.chance(4))
+
+
+def test_blocks_that_vanish_never_make_a_chance_above_one() -> None:
+    """75 blocks remained, and then none, although nothing was used or evicted in between."""
+    reuse = Reuse()
+    reuse.learn({8: 75})
+    reuse.asked(4, 10)
+    reuse.learn({})
+
+    assert 1.0 == reuse.chance(4)
+
+
 @pytest.mark.parametrize(("age", "until"), [(1, 1), (2, 2), (3, 3), (4, 5), (6, 7), (8, 11), (12, 15), (96, 127)])
 def test_ages_of_half_an_octave_are_one(age: int, until: int) -> None:
     """The chance is the same in all of it, and gone behind it."""

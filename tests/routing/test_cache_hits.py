@@ -331,3 +331,48 @@ def test_what_engines_report_counts_where_they_are_trusted() -> None:
     confirmed.apply(A, stored("pq"), model=MODEL)
 
     assert {A: pytest.approx(101 * 0.00115)} == evicts_s(fleet, an_exact_request("pqrstu"))
+
+
+def displaces_s(fleet: Fleet, *, begins_session: bool) -> dict[WorkerId, float]:
+    """For a prompt that no worker holds."""
+    found = fleet.candidates(a_request("zzz"), 0.0, begins_session=begins_session)
+    return {candidate.worker: candidate.displaces_s for candidate in found}
+
+
+def a_fleet_with_sessions() -> Fleet:
+    """Worker A has a session of three requests, with 48 tokens of prompt and 100 of answer."""
+    fleet = a_fleet(A, B, index=RadixTree(max_bytes=10_000_000, default_capacity=8))
+    request = a_request("abc", session="bob")
+    for _ in range(3):
+        fleet.sessions.begins(request)
+        fleet.sessions.sent(request, A, 48.0)
+    return fleet
+
+
+def test_a_new_session_costs_what_live_sessions_lose() -> None:
+    """Sessions have two requests and grow by 256 tokens, more than a cache holds, so all is lost that A's session has
+    and will have: 148 + 256 tokens at 1.15 ms.
+    """
+    found = displaces_s(a_fleet_with_sessions(), begins_session=True)
+
+    assert {A: pytest.approx(404 * 0.00115, rel=2e-3), B: 0.0} == found
+
+
+def test_a_request_that_continues_a_session_displaces_nothing() -> None:
+    """Its session is already in the cache of a worker."""
+    assert {A: 0.0, B: 0.0} == displaces_s(a_fleet_with_sessions(), begins_session=False)
+
+
+@pytest.mark.parametrize("lose", ["restarts", "sleeps", "leaves"])
+def test_a_worker_without_a_cache_has_no_sessions_to_lose(lose: str) -> None:
+    fleet = a_fleet_with_sessions()
+    if lose == "restarts":
+        fleet.engine_restarted(A)
+    elif lose == "sleeps":
+        fleet.set_asleep(A, asleep=True)
+        fleet.set_asleep(A, asleep=False)
+    else:
+        fleet.set_workers([B], 0.0)
+        fleet.set_workers([A, B], 0.0)
+
+    assert {A: 0.0, B: 0.0} == displaces_s(fleet, begins_session=True)

@@ -28,8 +28,8 @@ from gateway.server.shared_state import HeaderNames
 from gateway.telemetry.request_log import FieldGroup
 from gateway.telemetry.trace_export.delivery import CompletedTrace, Delivery
 from gateway.tenancy.ledger.recorder import Recorder
-from routing.queueing.sessions import Sessions
 from routing.request import Request
+from routing.sessions import Sessions
 from tests.fakes.backends import Answers
 from tests.gateway.examples import CHAT, a_model, an_exchange
 from tests.gateway.proxy.guardrails.examples import a_filter, a_question
@@ -209,7 +209,7 @@ def _recorder() -> Recorder:
 
 
 KEPT: dict[str, Kept] = {
-    "routing.queueing.sessions.Sessions": Kept(MIB, _sessions),
+    "routing.sessions.Sessions": Kept(2 * MIB, _sessions),
     "cache_index.prefix.Hasher, seeds of scopes": Kept(MIB, _scopes_of_text),
     "cache_index.tokens.TokenHasher, digests of scopes": Kept(MIB, _scopes_of_tokens),
     "cache_index.radix.RadixTree": Kept(3 * MIB, _prefixes),

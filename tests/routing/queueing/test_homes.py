@@ -80,3 +80,21 @@ def test_the_choice_goes_first_and_all_candidates_follow() -> None:
     place, order = homes.choose(each, 0, np.array([True, False]))
 
     assert (0, ["a", "b"]) == (place, [candidate.worker for candidate in order])
+
+
+@pytest.mark.parametrize(("begins_session", "home"), [(True, 0), (False, 1)])
+def test_a_new_session_begins_where_fewer_sessions_live(begins_session: bool, home: int) -> None:
+    """Worker B holds the prompt and has 12 live sessions. A request of a known session stays there."""
+    fleet = warm_fleet()
+    fleet.set_capacity(B, blocks=100, block_size=16)
+    for number in range(12):
+        for _ in range(4):
+            request = a_request("abcd", session=str(number))
+            fleet.sessions.begins(request)
+            fleet.sessions.sent(request, B, 64.0)
+    homes, each = a_stage(fleet, a_request("abcdef"))
+    each.begins_session = begins_session
+    homes.look_up(each, 0.0)
+    view = homes.view([each], 0.0, counts_room=False)
+
+    assert home == homes.find(each, view, view.is_free())

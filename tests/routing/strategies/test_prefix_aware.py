@@ -253,3 +253,11 @@ def test_what_has_to_leave_a_cache_is_work_as_well() -> None:
 
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, full, other)
     assert 1.5 == pytest.approx(cost_s(REQUEST, full, 3.0) - cost_s(REQUEST, a_candidate("a"), 3.0))
+
+
+def test_what_a_session_displaces_is_paid_once() -> None:
+    """A worker without live sessions comes first, even with a short backlog. The price of prefill changes nothing."""
+    crowded, other = a_candidate("a").changed(displaces_s=0.5), a_candidate("b", backlog_s=0.4)
+
+    assert "ba" == order_of(PrefixAware(seeded()), REQUEST, crowded, other)
+    assert 0.5 == pytest.approx(cost_s(REQUEST, crowded, 3.0) - cost_s(REQUEST, a_candidate("a"), 3.0))
