@@ -82,11 +82,11 @@ async def test_pairs_are_scored(worker: httpx.AsyncClient, path: str) -> None:
     ("path", "body", "status", "message"),
     [
         (EMBEDDINGS, {"input": "Hello", "model": "other"}, 404, "The model `other` does not exist."),
-        (EMBEDDINGS, {}, 400, "input: must be a string"),
+        (EMBEDDINGS, {}, 400, "input: must be a non-empty string"),
         (EMBEDDINGS, {"input": ""}, 400, "input: must not be empty"),
         (EMBEDDINGS, {"input": "e" * 40_000}, 400, "your request has 10000 input tokens"),
         (EMBEDDINGS, {"input": "x", "encoding_format": "x"}, 400, "encoding_format"),
-        ("/score", {"text_1": "x"}, 400, "text_2: must be a string or a list of strings"),
+        ("/score", {"text_1": "x"}, 400, "text_2: must be a non-empty string or a non-empty list"),
         ("/score", {"text_1": ["x"] * 2, "text_2": ["x"] * 3}, 400, "2 texts cannot be paired with 3 texts"),
         ("/rerank", {"query": "x", "documents": [{}]}, 400, "documents[0].text: must be a string"),
     ],

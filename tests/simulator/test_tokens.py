@@ -62,7 +62,7 @@ def test_ids_are_unsigned_32_bit() -> None:
     """A larger id is refused; one beyond the vocabulary has no text."""
     with pytest.raises(OverflowError):
         TokenSequence.from_ids([2**32])
-    with pytest.raises(ValueError, match="token ids are 0 to 225793, got 225794"):
+    with pytest.raises(ValueError, match="token ids must be 0 to 225793, got 225794"):
         TokenSequence.from_ids([225_794]).text()
 
 

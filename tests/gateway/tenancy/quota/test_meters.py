@@ -342,5 +342,5 @@ def test_settled_charges_name_the_reserved_limits() -> None:
     counted = Meters()
     counted.reserve("blue", "r", [Charge(TOKENS, 1.0)], NOW)
 
-    with pytest.raises(ValueError, match="limits that were reserved"):
+    with pytest.raises(ValueError, match="must name the same limits as its reservation"):
         counted.settle("r", [])
