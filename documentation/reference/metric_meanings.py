@@ -27,6 +27,10 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
                 "another worker had, but cost more; `cold`: no worker had cached any of it; `none`: no worker was "
                 "available"
             ),
+            "warmgate_requests_by_session_total": (
+                "requests by whether they name their [session](../how-to/sessions.md): `named` or `unnamed`. If agents "
+                "send requests and `named` does not grow, a proxy possibly removes their headers"
+            ),
             "warmgate_prefills_total": (
                 "requests of models with `disaggregation` by where the prompt was computed: `remote`, on a prefill "
                 "worker; `here`, on the worker that answered; `failed`: all prefill workers that were tried failed"

@@ -62,6 +62,12 @@ class _RequestCollector(Collector):
             "reason",
         )
         yield counter(
+            "requests_by_session",
+            "Requests by session: named, or unnamed (recognized by its prompt if the strategy needs a session).",
+            lambda t: [((session,), n) for session, n in t.sessions.items()],
+            "session",
+        )
+        yield counter(
             "retries", "Retries, counted as attempts after the first one of each request.", lambda t: [((), t.retries)]
         )
         yield counter(
@@ -77,12 +83,7 @@ class _RequestCollector(Collector):
         yield counter(
             "tokens",
             "Tokens by kind: prompt, cached, predicted (expected to be cached), completion.",
-            lambda t: [
-                (("prompt",), t.prompt_tokens),
-                (("cached",), t.cached_tokens),
-                (("predicted",), t.predicted_tokens),
-                (("completion",), t.completion_tokens),
-            ],
+            _tokens,
             "kind",
         )
         for name, text, histogram_of in _HISTOGRAMS:
@@ -94,6 +95,14 @@ class _RequestCollector(Collector):
 
 
 _Samples = Iterable[tuple[tuple[str, ...], int]]
+
+
+def _tokens(counters: RequestCounters) -> _Samples:
+    yield ("prompt",), counters.prompt_tokens
+    yield ("cached",), counters.cached_tokens
+    yield ("predicted",), counters.predicted_tokens
+    yield ("completion",), counters.completion_tokens
+
 
 _HISTOGRAMS: tuple[tuple[str, str, Callable[[RequestCounters], Histogram]], ...] = (
     ("time_to_first_token_seconds", "Seconds to the first byte of a streamed response.", lambda t: t.ttft),

@@ -54,6 +54,7 @@ def test_the_families_are_these() -> None:
         ("counter", "warmgate_requests"),
         ("counter", "warmgate_errors"),
         ("counter", "warmgate_decisions"),
+        ("counter", "warmgate_requests_by_session"),
         ("counter", "warmgate_retries"),
         ("counter", "warmgate_streams_continued"),
         ("counter", "warmgate_prefills"),
@@ -91,6 +92,14 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_worker_reading_age_seconds"),
     ] == [(family.type, family.name) for family in families if family.documentation.endswith(".")]
     assert b"_created" not in metrics.exposition()
+
+
+def test_requests_are_counted_by_whether_they_name_a_session() -> None:
+    """A request that was refused before the gateway knew is not counted."""
+    metrics = Metrics()
+    metrics.observe([an_ended_request(101.0, model="tiny", names_session=names) for names in (True, False, True, None)])
+
+    assert {("tiny", "named"): 2.0, ("tiny", "unnamed"): 1.0} == samples(metrics, "warmgate_requests_by_session_total")
 
 
 def test_an_answered_stream_is_counted_and_timed() -> None:
