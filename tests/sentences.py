@@ -43,7 +43,7 @@ def first_sentence(docstring: str) -> str:
 
 def sentences_in(page: str) -> Iterator[str]:
     """Yield the sentences of a page in Markdown, without code, tables and headings."""
-    prose = re.sub(r"^```.*?^```$", "", page, flags=re.DOTALL | re.MULTILINE)
+    prose = re.sub(r"^ *```.*?^ *```$", "", page, flags=re.DOTALL | re.MULTILINE)
     for block in re.split(r"\n\s*\n|\n(?=\s*(?:[-*]|\d+\.) )", prose):
         if not block.lstrip().startswith(("|", "#", "<", "    ")):
             yield from re.split(r"(?<=[.!?])\s+(?=[A-Z`*])", " ".join(block.split()))
