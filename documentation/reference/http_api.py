@@ -81,7 +81,7 @@ def page() -> str:
         _ADMIN,
         *_operations(admin["paths"]),
         "## Objects",
-        "Request bodies and answers of the HTTP API consist of the following objects.",
+        "The HTTP API uses the following objects in request bodies and responses.",
         *_objects(public, admin),
     )
 

@@ -233,7 +233,7 @@ class _Child:
         self._process.terminate()
 
     def join(self, timeout_s: float) -> None:
-        """Wait for up to *timeout_s* seconds until the process exits, and then kill it."""
+        """Wait at most *timeout_s* seconds for the process to exit, and kill it if it still runs."""
         with self._process:
             try:
                 self._process.wait(max(0.0, timeout_s))

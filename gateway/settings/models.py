@@ -214,8 +214,8 @@ class ModelSettings(Group):
     )
     max_output_tokens: Count | None = Field(
         default=None,
-        description="maximum number of tokens in an answer of the model. Budgets reserve at most this number for a "
-        "request.",
+        description="maximum number of tokens that the model generates for a request. Budgets reserve at most "
+        "this many tokens.",
     )
     allowed_engine_fields: Annotated[tuple[EngineField, ...], Field(strict=False)] = Field(
         default=(),

@@ -125,5 +125,5 @@ def _amount(measure: str, text: str) -> int | float:
     if measure.removeprefix("soft_").startswith("usd"):
         return positive(text)
     if not re.fullmatch(r"\d{1,15}", text, re.ASCII) or int(text) == 0:
-        raise ArgumentTypeError(f"{measure} is {text!r}; the value must be a positive whole number or none")
+        raise ArgumentTypeError(f"{measure} is {text!r}; the value must be a positive whole number or 'none'")
     return int(text)
