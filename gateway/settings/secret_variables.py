@@ -7,18 +7,18 @@ from typing import Any
 from gateway.protocol.field_names import Place, dotted
 from gateway.settings.names import PREFIX
 
-COMMANDS = frozenset({"WARMGATE_ADMIN_KEY", "WARMGATE_ADMIN_URL"})
-"""Environment variables for client commands. They are not settings, although they begin with ``WARMGATE_``."""
+CLIENTS = frozenset({"WARMGATE_ADMIN_KEY", "WARMGATE_ADMIN_URL", "WARMGATE_KEY"})
+"""Environment variables of clients of the gateway. They are not settings, although they begin with ``WARMGATE_``."""
 _NAMING = re.compile(rf"{PREFIX}\w+__SECRET_ENV")
 _USUAL = re.compile(r"[A-Z_][A-Z0-9_]*")
 """Pattern for common names of variables, which almost no secret matches."""
 
 
 def reserved(data: Any, environ: Mapping[str, str]) -> frozenset[str]:
-    """Return the ``WARMGATE_*`` variables that hold secrets or command options instead of settings."""
+    """Return the ``WARMGATE_*`` variables that hold secrets or belong to clients instead of settings."""
     named = {str(group["secret_env"]) for _, group in _naming(data)}
     named |= {value for name, value in environ.items() if _NAMING.fullmatch(name)}
-    return COMMANDS | named
+    return CLIENTS | named
 
 
 def resolve(data: Any, environ: Mapping[str, str]) -> tuple[dict[Place, str], list[str]]:

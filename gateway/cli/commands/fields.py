@@ -54,6 +54,7 @@ def add_key_fields(command: argparse.ArgumentParser, *, to_change: bool) -> None
     group.add_argument("--project", metavar="TAG", help="project tag for separate usage reports")
     group.add_argument(
         "--network",
+        "--allowed-cidr",
         dest="networks",
         metavar="CIDR",
         action="append",

@@ -11,7 +11,13 @@ from typing import NamedTuple, get_args
 
 from gateway.tenancy.teams.limits import Measure, SoftMeasure
 
-MEASURES: tuple[str, ...] = (*get_args(Measure), *get_args(SoftMeasure))
+_API_NAMES = {"max_concurrent_requests": "concurrent"}
+"""Names of limits in the admin API, by their names in the settings, if the two names differ."""
+_SETTING_NAMES = {name: setting for setting, name in _API_NAMES.items()}
+MEASURES: tuple[str, ...] = tuple(
+    _SETTING_NAMES.get(name, name) for name in (*get_args(Measure), *get_args(SoftMeasure))
+)
+"""Names of limits as in the settings. Options also accept the names of the admin API."""
 NONE = "none"
 """Option value that removes a limit or an expiry."""
 
@@ -28,13 +34,14 @@ class LimitValue(NamedTuple):
 
 
 def limit(text: str) -> LimitValue:
-    """Parse a limit such as ``requests_per_minute=600``, ``usd_per_day=2.5`` or ``concurrent=none``."""
+    """Parse a limit such as ``requests_per_minute=600`` or ``max_concurrent_requests=none``."""
     measure, separator, amount = text.partition("=")
     if not separator:
         raise ArgumentTypeError(f"{text!r} is not a limit such as requests_per_minute=600")
-    if measure not in MEASURES:
+    if measure not in MEASURES and measure not in _SETTING_NAMES:
         raise ArgumentTypeError(f"{measure!r} is not one of {', '.join(MEASURES)}")
-    return LimitValue(None, measure, None if amount == NONE else _amount(measure, amount))
+    value = None if amount == NONE else _amount(measure, amount)
+    return LimitValue(None, _API_NAMES.get(measure, measure), value)
 
 
 def model_limit(text: str) -> LimitValue:

@@ -48,7 +48,9 @@ def test_the_variable_may_begin_as_those_of_settings_do() -> None:
 
 
 def test_the_variables_of_the_commands_are_no_settings() -> None:
-    assert parsed() == parsed(WARMGATE_ADMIN_KEY="s-1", WARMGATE_ADMIN_URL="http://127.0.0.1:8081")
+    assert parsed() == parsed(
+        WARMGATE_ADMIN_KEY="s-1", WARMGATE_ADMIN_URL="http://127.0.0.1:8081", WARMGATE_KEY="wg-ci"
+    )
 
 
 def test_a_bad_secret_is_reported_by_its_variable_and_not_repeated() -> None:

@@ -39,7 +39,18 @@ def test_a_key_is_made_with_all_that_can_be_said_of_it(blue: Terminal) -> None:
     """Every field has an option."""
     made = blue.there(
         *("key", "create", "--team", "blue", "--id", "ci", "--project", "p", "--model", "tiny", "--fallback"),
-        *("--strategy", "session", "--network", "10.0.0.0/8", "--network", "::1", "--priority", "low", "--weight", "2"),
+        *(
+            "--strategy",
+            "session",
+            "--network",
+            "10.0.0.0/8",
+            "--allowed-cidr",
+            "::1",
+            "--priority",
+            "low",
+            "--weight",
+            "2",
+        ),
         *("--limit", "concurrent=3", "--model-limit", "tiny:tokens_per_day=9", "--expires", "2999-01-31", "--json"),
     ).json
     del made["created_at"]

@@ -17,6 +17,7 @@ NOON = 1_795_348_800.0
         ("requests_per_minute=600", LimitValue(None, "requests_per_minute", 600)),
         ("usd_per_month=99.5", LimitValue(None, "usd_per_month", 99.5)),
         ("concurrent=none", LimitValue(None, "concurrent", None)),
+        ("max_concurrent_requests=8", LimitValue(None, "concurrent", 8)),
         ("soft_usd_per_day=2.5", LimitValue(None, "soft_usd_per_day", 2.5)),
         ("soft_tokens_per_month=9", LimitValue(None, "soft_tokens_per_month", 9)),
     ],
