@@ -15,6 +15,7 @@ from deploy.values_schema.schema import PATH, with_settings
 from gateway.settings import SettingsError
 from gateway.settings.change import FIXED
 from gateway.settings.json_schema import written
+from gateway.settings.models import unpriced_fallbacks
 from gateway.settings.schema import Settings
 from tests.deploy import schemas
 from tests.deploy.chart import CHART, VALUES, install, tiny, values_of
@@ -68,6 +69,7 @@ def test_the_gateway_reads_its_configuration(path: Path) -> None:
 
         assert release.ports["http"] == settings.server.port
         assert settings.server.host in {"0.0.0.0", "::"}
+        assert [] == list(unpriced_fallbacks(settings.models))
     else:
         assert "our-own" == release.pod["volumes"][0]["configMap"]["name"]
 

@@ -61,6 +61,16 @@ def _has(values: object, name: str) -> bool:
     return True
 
 
+def test_ports_that_the_installation_page_forwards_are_ports_of_the_services() -> None:
+    text = (ROOT / "docs" / "start" / "kubernetes.md").read_text(encoding="utf-8")
+    services = install(tiny(config={"admin": {"port": 8081}})).of("Service")
+    ports = {f"{each['metadata']['name']}:{port['port']}" for each in services for port in each["spec"]["ports"]}
+    forwarded = {f"{name}:{port}" for name, port in re.findall(r"port-forward svc/(\S+) \d+:(\d+)", text)}
+
+    assert {"warmgate:80", "warmgate-pods:8081"} == forwarded
+    assert forwarded <= ports
+
+
 def test_every_metric_that_the_guide_names_exists() -> None:
     """An alert on one says what is wrong."""
     known = metric_families(install(tiny()).settings)
