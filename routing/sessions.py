@@ -1,7 +1,7 @@
 """Detects whether a request begins a session, and predicts what a new session displaces from a cache."""
 
 import sys
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 
@@ -10,6 +10,9 @@ from cache_index.prefix import HASH_BYTES
 from routing.learning.session_size import SessionSize
 from routing.live_sessions import LiveSessions, Session
 from routing.request import Request
+
+Recognition = Literal["named", "prompt", "none"]
+"""Way to recognize the session of a request: by a name, by a prompt that extends an earlier prompt, or none."""
 
 MAX_SESSIONS = 65_536
 """Maximum number of remembered sessions, at about 300 bytes each. The least recently used sessions are dropped first.
@@ -33,6 +36,8 @@ class Sessions:
         # Names may be long, so hashes are kept. Python's hash has a random key: callers cannot make collisions.
         self._named: dict[int, Session] = {}
         self._ends = PromptEnds()
+        self.recognized: Final[dict[Recognition, int]] = {"named": 0, "prompt": 0, "none": 0}
+        """Number of requests by the way in which their session was recognized."""
         self._live = LiveSessions()
         self._size = SessionSize()
 
@@ -42,8 +47,11 @@ class Sessions:
         The cost is O(1) for a named session, and else O(blocks of the prompt), some 10 ns per block.
         """
         if request.session is not None:
+            self.recognized["named"] += 1
             return self._record_named(hash(request.session))
-        return self._record_unnamed(request.prefix.hashes)
+        is_new = self._record_unnamed(request.prefix.hashes)
+        self.recognized["none" if is_new else "prompt"] += 1
+        return is_new
 
     def would_begin(self, request: Request) -> bool:
         """Return whether *request* would be the first of its session, without recording the session."""

@@ -28,8 +28,9 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
                 "available"
             ),
             "warmgate_requests_by_session_total": (
-                "requests by whether they name their [session](../how-to/sessions.md): `named` or `unnamed`. If agents "
-                "send requests and `named` does not grow, a proxy possibly removes their headers"
+                "requests by how their [session](../how-to/sessions.md) was recognized. `named`: by a name; `prompt`: "
+                "by a prompt that continues an earlier prompt; `none`: not recognized, as the first request of a "
+                "session without a name"
             ),
             "warmgate_prefills_total": (
                 "requests of models with `disaggregation` by where the prompt was computed: `remote`, on a prefill "

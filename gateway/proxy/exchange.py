@@ -79,8 +79,6 @@ class Exchange:
     hit_tokens: float = 0.0
     """Number of prompt tokens that the chosen worker was predicted to have in its cache."""
     hit_source: Source | None = None
-    names_session: bool | None = None
-    """Whether the request names its session, or None if the request ended before the gateway knew."""
     runs: bool = False
     """Whether the request counts against `server.max_concurrent_requests`."""
     shows_cost: bool = False

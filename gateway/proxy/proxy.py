@@ -330,7 +330,6 @@ class Proxy:
                 await self._admission.reserve_look(exchange, caller, model)
             raise unknown
         request = model.request(body, incoming.text_of, keeper, exact, caller)
-        exchange.names_session = request.session is not None
         if exchange.trace is not None:
             exchange.trace.asked(incoming, raw, body, request, caller)
         return request if model.prefill_decode is None else model.prefill_decode.divided(request, exchange.path, body)

@@ -51,8 +51,6 @@ class RequestCounters:
         """Number of requests by HTTP status."""
         self.errors: dict[str, int] = {}
         self.decisions: dict[tuple[str, str], int] = {}
-        self.sessions: dict[str, int] = {}
-        """Number of requests by whether they name a session: `named` or `unnamed`."""
         self.retries = 0
         self.continued = 0
         self.fallbacks = 0
@@ -75,9 +73,6 @@ class RequestCounters:
             decision = (exchange.strategy, exchange.reason)
             self.decisions[decision] = self.decisions.get(decision, 0) + 1
             self.predicted_cached.observe(exchange.hit_tokens)
-        if exchange.names_session is not None:
-            session = "named" if exchange.names_session else "unnamed"
-            self.sessions[session] = self.sessions.get(session, 0) + 1
         if exchange.attempts > 1:
             self.retries += exchange.attempts - 1
         self.continued += exchange.continued

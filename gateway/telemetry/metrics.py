@@ -62,12 +62,6 @@ class _RequestCollector(Collector):
             "reason",
         )
         yield counter(
-            "requests_by_session",
-            "Requests by session: named, or unnamed (recognized by its prompt if the strategy needs a session).",
-            lambda t: [((session,), n) for session, n in t.sessions.items()],
-            "session",
-        )
-        yield counter(
             "retries", "Retries, counted as attempts after the first one of each request.", lambda t: [((), t.retries)]
         )
         yield counter(
@@ -168,7 +162,15 @@ class StateCollector(Collector):
             for team, count in model.dispatch_queue.waiting_by_team.items():
                 if team:
                     by_team.add_metric((model.name, team), count)
-        yield from (waiting, oldest, without, by_team)
+        sessions = CounterMetricFamily(
+            "warmgate_requests_by_session",
+            "Requests by how their session was recognized: named, prompt (continues an earlier prompt), none.",
+            labels=("model", "session"),
+        )
+        for model in self._models:
+            for recognition, count in model.fleet.sessions.recognized.items():
+                sessions.add_metric((model.name, recognition), count)
+        yield from (waiting, oldest, without, by_team, sessions)
 
     def _policies(self) -> Iterator[Metric]:
         configured = GaugeMetricFamily(

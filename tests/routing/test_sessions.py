@@ -183,3 +183,11 @@ class TestPromptEnds:
 
         assert ends.pop(3 + FILTER_SLOTS) is None
         assert 3 == ends.last_in(np.array([3], np.uint64).tobytes())
+
+
+def test_requests_are_counted_by_how_their_session_is_recognized() -> None:
+    sessions = Sessions()
+    for each in (a_request("abcdef"), a_request("abcdefgh"), a_request("uvwxyz"), a_request("abc", session="s")):
+        sessions.begins(each)
+
+    assert {"named": 1, "prompt": 1, "none": 2} == sessions.recognized

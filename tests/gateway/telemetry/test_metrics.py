@@ -54,7 +54,6 @@ def test_the_families_are_these() -> None:
         ("counter", "warmgate_requests"),
         ("counter", "warmgate_errors"),
         ("counter", "warmgate_decisions"),
-        ("counter", "warmgate_requests_by_session"),
         ("counter", "warmgate_retries"),
         ("counter", "warmgate_streams_continued"),
         ("counter", "warmgate_prefills"),
@@ -71,6 +70,7 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_oldest_wait_seconds"),
         ("gauge", "warmgate_requests_without_worker"),
         ("gauge", "warmgate_team_requests_waiting"),
+        ("counter", "warmgate_requests_by_session"),
         ("gauge", "warmgate_policy_configured"),
         ("gauge", "warmgate_policy_effective"),
         ("gauge", "warmgate_worker_role"),
@@ -94,12 +94,14 @@ def test_the_families_are_these() -> None:
     assert b"_created" not in metrics.exposition()
 
 
-def test_requests_are_counted_by_whether_they_name_a_session() -> None:
-    """A request that was refused before the gateway knew is not counted."""
-    metrics = Metrics()
-    metrics.observe([an_ended_request(101.0, model="tiny", names_session=names) for names in (True, False, True, None)])
+def test_requests_are_counted_by_how_their_session_was_recognized() -> None:
+    model = a_model(Answers())
+    for session in ("s", "s", None):
+        model.fleet.sessions.begins(a_request(session=session))
 
-    assert {("tiny", "named"): 2.0, ("tiny", "unnamed"): 1.0} == samples(metrics, "warmgate_requests_by_session_total")
+    assert {("tiny", "named"): 2.0, ("tiny", "none"): 1.0} == samples(
+        with_state(model), "warmgate_requests_by_session_total"
+    )
 
 
 def test_an_answered_stream_is_counted_and_timed() -> None:
