@@ -132,16 +132,15 @@ HEADLINES = (
     ),
     *(
         Headline(
-            f"{what} over HTTP before the same workers, at the load where the best other router's TTFT p90 is about "
-            "4 s: `kv_aware`'s mean TTFT, of that router's",
+            f"{what} over HTTP before the same workers, at {load}: `kv_aware`'s mean TTFT, of that router's",
             "{:.2f}",
             f"peers_routing_{name}",
             (bar("kv_aware: TTFT mean"),),
         )
-        for name, what in (
-            ("tau", "Recorded conversations with tools"),
-            ("conversation", "Recorded chats"),
-            ("agentic", "20 recorded coding agents"),
+        for name, what, load in (
+            ("tau", "Recorded conversations with tools", "a load that puts the best other router's TTFT p90 above 4 s"),
+            ("conversation", "Recorded chats", "the load where the best other router's TTFT p90 is about 4 s"),
+            ("agentic", "20 recorded coding agents", "the load where the best other router's TTFT p90 is about 4 s"),
         )
     ),
     Headline(
