@@ -114,24 +114,10 @@ class CacheView:
         state = self._workers.get(worker)
         if state is not None and state.engine_capacity is not None:
             blocks, block_size = state.engine_capacity
-            if state.is_confirmed:
-                blocks = max(blocks, self._slower_capacity(worker, blocks))
+            if self._confirmed is not None and state.is_confirmed:
+                blocks = max(blocks, _slower_capacity(self._confirmed, worker, blocks))
             text_bytes = blocks * block_size * self._bytes_per_token.ratio
             self._index.resize(worker, int(text_bytes / self._block_bytes))
-
-    def _slower_capacity(self, worker: WorkerId, gpu_blocks: int) -> int:
-        """Return the capacity in blocks of the largest slower tier of *worker*, or 0 without such a tier.
-
-        A tier that has removed no block yet counts as having room for as many blocks as the GPU holds.
-        """
-        largest = 0
-        if self._confirmed is not None:
-            for tier in (Tier.CPU, Tier.DISK):
-                held = self._confirmed.held_in(worker, tier)
-                if held:
-                    capacity = self._confirmed.capacity_of(worker, tier)
-                    largest = max(largest, held + gpu_blocks if capacity is None else capacity)
-        return largest
 
     def note_block_sizes(self) -> None:
         """Update `block_sizes`.
@@ -160,3 +146,17 @@ class CacheView:
 
     def _reported_block_size(self, worker: WorkerId) -> int | None:
         return self._confirmed.block_size(worker) if self._confirmed is not None else None
+
+
+def _slower_capacity(confirmed: Confirmed, worker: WorkerId, gpu_blocks: int) -> int:
+    """Return the capacity in blocks of the largest slower tier of *worker*, or 0 without such a tier.
+
+    A tier that has removed no block yet counts as having room for as many blocks as the GPU holds.
+    """
+    largest = 0
+    for tier in (Tier.CPU, Tier.DISK):
+        held = confirmed.held_in(worker, tier)
+        if held:
+            capacity = confirmed.capacity_of(worker, tier)
+            largest = max(largest, held + gpu_blocks if capacity is None else capacity)
+    return largest

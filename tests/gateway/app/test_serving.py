@@ -143,7 +143,7 @@ def test_more_clients_than_files_are_not_promised(caplog: pytest.LogCaptureFixtu
         return httpx.get(f"{url}/SIGTERM").text
 
     assert "ok" == while_served(client, given)
-    assert f"may open no more than {limit} files (ulimit -Hn)" in caplog.text
+    assert f"can open at most {limit} files (ulimit -Hn)" in caplog.text
     assert f"instead of {limit}." in caplog.text
 
 
