@@ -173,8 +173,7 @@ async def test_an_endpoint_that_the_model_does_not_have_is_named(path: str) -> N
 
     message = (
         f"The model 'gpt-4o' does not serve {path}: its engine has no such endpoint. A model that generates text has "
-        "/v1/chat/completions and /v1/completions. Embeddings, rankings, scores and classes need a pooling model of "
-        "that kind."
+        "/v1/chat/completions and /v1/completions. Embeddings, rankings, scores and classes need a pooling model."
     )
     expected = {"message": message, "type": "invalid_request_error", "param": None, "code": "endpoint_not_supported"}
     assert (404, {"error": expected}) == (answer.status_code, answer.json())
