@@ -20,7 +20,7 @@ ENV PIP_NO_CACHE_DIR=1 \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_ROOT_USER_ACTION=ignore
 WORKDIR /src
-# The package `simulator` is left out on purpose: a gateway never simulates. Only the stage `demo` has it.
+# The package `simulator` is left out on purpose: a gateway serves no simulated workers. Only the stage `demo` has it.
 # What does not change with our sources comes first. Every wheel has to have one of the digests that the locks list.
 # The compiler checks types, and so needs to see what the sources import.
 COPY deploy/requirements.lock deploy/requirements-build.lock deploy/
@@ -33,7 +33,9 @@ RUN python -m venv /opt/build \
 COPY pyproject.toml README.md LICENSE NOTICE ./
 COPY deploy/compile_core.py deploy/
 COPY cache_index cache_index
+COPY engine_model engine_model
 COPY routing routing
+COPY replay replay
 COPY gateway gateway
 RUN WARMGATE_COMPILE=1 /opt/build/bin/python -m pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /dist . \
     && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python install --no-deps --no-index /dist/warmgate-*.whl
@@ -41,7 +43,7 @@ RUN WARMGATE_COMPILE=1 /opt/build/bin/python -m pip wheel --no-deps --no-build-i
 # the locks miss something that the wheel asks for, and leave out what a gateway never reads, or never does: tokenizers
 # brings the client of a hub to download models with.
 COPY deploy/slim.py deploy/
-RUN /opt/warmgate/bin/python -P -c "import importlib.metadata as m; d = m.packages_distributions(); assert all(d[p] == ['warmgate'] for p in ('gateway', 'routing', 'cache_index')), d" \
+RUN /opt/warmgate/bin/python -P -c "import importlib.metadata as m; d = m.packages_distributions(); assert all(d[p] == ['warmgate'] for p in ('gateway', 'replay', 'routing', 'cache_index', 'engine_model')), d" \
     && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python check \
     && /opt/build/bin/python -m pip --python /opt/warmgate/bin/python uninstall --yes huggingface-hub hf-xet \
     && /opt/warmgate/bin/python -P deploy/slim.py

@@ -8,9 +8,10 @@ import sys
 from collections.abc import Sequence
 
 from benchmarks.replay.job import Job, figures_of, summary_of
-from benchmarks.replay.setting import AGENTIC, Setting
+from benchmarks.replay.recorded import AGENTIC
 from benchmarks.report import Circumstances, Report, Table, argument_parser, conclude
-from simulator.engine import EngineError
+from engine_model.engine import EngineError
+from replay.setting import Setting
 
 WORKERS = 4
 USERS = 32

@@ -15,7 +15,7 @@ from benchmarks.report import Cell, Circumstances, Report, Spread, Table, argume
 from benchmarks.scenarios.contexts import BLOCK_TOKENS, Contexts
 from benchmarks.scenarios.outcome import Outcome
 from benchmarks.scenarios.trial import CACHE_TOKENS, AtRate, Bench, Case, Fleet
-from simulator.engine import EngineError
+from engine_model.engine import EngineError
 
 WORKERS = 4
 PROMPT_TOKENS = 4096

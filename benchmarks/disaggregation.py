@@ -4,7 +4,7 @@ over HTTP and simulated workers in real time.
 Prompts without common parts arrive at random times (Poisson), which are the same in both set-ups. The rate would keep
 all prefill workers together busy for the share *load* of the time.
 
-The timing model of combined workers (``simulator/chunked.py``) computes prompts in chunks, and each chunk delays the
+The timing model of combined workers (``engine_model/chunked.py``) computes prompts in chunks, and each chunk delays the
 answers that are being generated. With separate workers, fewer workers compute prompts, each prompt costs two requests
 and a transfer, and answers share fewer workers. A decode worker computes the last, partial block of each prompt itself,
 which has the fixed cost of a prefill.

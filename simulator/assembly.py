@@ -3,13 +3,13 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from engine_model.engine import EngineLoad
 from simulator.adapters import AdapterLoading, Adapters
 from simulator.api import SimulatorApp, control_routes, inference_endpoints, inference_routes, text_routes
 from simulator.bodies import BodyReader
 from simulator.connection import Connection
 from simulator.control import Control
 from simulator.dynamo import DynamoMetrics, DynamoStatus
-from simulator.engine import EngineLoad
 from simulator.event_control import EventControl
 from simulator.exchange import Handler
 from simulator.exposition import Exposition, MetricNames

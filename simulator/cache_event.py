@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from simulator.blocks import PLAIN, BlockScope
+from engine_model.blocks import PLAIN, BlockScope
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,8 @@ from typing import ClassVar
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 
+from engine_model.engine import EngineLoad
 from simulator.bodies import BodyReader
-from simulator.engine import EngineLoad
 from simulator.errors import ApiError
 from simulator.exchange import HttpExchange
 from simulator.exposition import counter, gauge

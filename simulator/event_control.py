@@ -4,7 +4,7 @@ from typing import Annotated
 
 import msgspec
 
-from simulator.blocks import BlockPool
+from engine_model.blocks import BlockPool
 from simulator.bodies import decode_body
 from simulator.errors import EngineDead
 from simulator.event_publisher import EventPublisher

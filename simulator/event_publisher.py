@@ -12,7 +12,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 
-from simulator.blocks import PLAIN, BlockHash, BlockScope
+from engine_model.blocks import PLAIN, BlockHash, BlockScope
 from simulator.cache_event import (
     BlockOffloaded,
     BlocksDropped,

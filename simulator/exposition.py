@@ -8,7 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from simulator.engine import EngineLoad
+from engine_model.engine import EngineLoad
 from simulator.exchange import HttpExchange
 
 _TTFT_BUCKETS_S = (

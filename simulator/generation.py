@@ -13,10 +13,11 @@ from itertools import count
 from typing import Protocol
 from uuid import uuid4
 
-from simulator.blocks import BlockScope
+from engine_model.blocks import BlockScope
+from engine_model.engine import EngineEvent
+from engine_model.request import EngineRequest
 from simulator.bodies import GenerationRequest
 from simulator.defects import NO_DEFECTS, Defects
-from simulator.engine import EngineEvent
 from simulator.errors import ApiError, EngineDead
 from simulator.exchange import ClientGone, HttpExchange, require_json
 from simulator.exposition import Exposition
@@ -26,7 +27,6 @@ from simulator.progress import Choice, Progress
 from simulator.ranks import Ranks
 from simulator.realtime import Generation, GenerationAborted
 from simulator.replies import ReplyShape, usage_json
-from simulator.request import EngineRequest
 from simulator.roles import Half, Role, unless_gone
 from simulator.sleep import EngineSlept, Sleep
 from simulator.sse import Event, Json, Spelling

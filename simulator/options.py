@@ -5,16 +5,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from simulator.blocks import BlockPool, BlockSink
-from simulator.chunked import ChunkedEngine
+from engine_model.blocks import BlockPool, BlockSink
+from engine_model.chunked import ChunkedEngine
+from engine_model.engine import Engine
+from engine_model.fifo import FifoEngine
+from engine_model.host_tier import HostSink, HostTier, LoadTiming
+from engine_model.timing import Timing
 from simulator.defects import NO_DEFECTS, Defects
-from simulator.engine import Engine
 from simulator.errors import Dialect
 from simulator.event_options import EventOptions
-from simulator.fifo import FifoEngine
-from simulator.host_tier import HostSink, HostTier, LoadTiming
 from simulator.roles import HalfOptions, RoleName
-from simulator.timing import Timing
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from engine_model.engine import EngineEvent, FirstToken, Token
 from simulator.answers import Answer, answer
 from simulator.bodies import GenerationRequest
 from simulator.defects import NO_DEFECTS, Defects
 from simulator.detokenizer import Detokenizer
-from simulator.engine import EngineEvent, FirstToken, Token
 from simulator.errors import ApiError
 from simulator.guides import CallHead, guided_answer
 from simulator.logprobs import TokenLogprobs, token_logprobs

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
-from simulator.blocks import BlockPool
-from simulator.engine import EngineLoad
+from engine_model.blocks import BlockPool
+from engine_model.engine import EngineLoad
 from simulator.errors import ApiError, Dialect
 from simulator.event_publisher import EventPublisher
 from simulator.exchange import HttpExchange

@@ -9,8 +9,8 @@ import math
 import time
 from collections.abc import Callable, Sequence
 
-from simulator.engine import Engine, EngineError, EngineEvent, EngineLoad, Finished
-from simulator.request import EngineRequest
+from engine_model.engine import Engine, EngineError, EngineEvent, EngineLoad, Finished
+from engine_model.request import EngineRequest
 
 
 class GenerationAborted(Exception):

@@ -23,12 +23,12 @@ from uuid import uuid4
 
 import msgspec
 
-from simulator.blocks import BlockPool
+from engine_model.blocks import BlockPool
+from engine_model.request import EngineRequest
 from simulator.bodies import GenerationRequest
 from simulator.connection import Connection
 from simulator.errors import ApiError, Dialect
 from simulator.exchange import ClientGone
-from simulator.request import EngineRequest
 from simulator.side_channel import NotFetched, Question, SideChannel, fetched
 from simulator.sse import Json
 

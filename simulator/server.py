@@ -13,8 +13,8 @@ import uvloop
 from uvicorn.config import Config
 from uvicorn.server import ServerState
 
+from engine_model.blocks import BlockSink, BothSinks
 from simulator.assembly import assemble
-from simulator.blocks import BlockSink, BothSinks
 from simulator.connection import Connection, ConnectionProtocol
 from simulator.event_publisher import EventPublisher
 from simulator.event_wire import HashSpelling, Notation, wire_of

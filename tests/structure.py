@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-PRODUCT = ("cache_index", "routing", "gateway", "simulator")
+PRODUCT = ("cache_index", "routing", "engine_model", "replay", "gateway", "simulator")
 """Top-level packages of the product, from the innermost to the outermost."""
 SETTINGS = "gateway.settings"
 IGNORED = {"__pycache__"}

@@ -14,7 +14,7 @@ from gateway.settings.table import describe
 from tests.structure import has_source
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("cache_index", "routing", "gateway", "simulator")
+PACKAGES = ("cache_index", "routing", "engine_model", "replay", "gateway", "simulator")
 ROOMS = tuple(sorted(f"gateway/{path.parent.name}" for path in (ROOT / "gateway").glob("*/__init__.py")))
 PAGES = tuple(
     sorted(
@@ -52,6 +52,7 @@ WITHOUT_TEST = {
     "gateway/models/tokenizing/asked.py": "data only",
     "gateway/models/tokenizing/engine_flags.py": "data only",
     "gateway/models/tokenizing/token_source.py": "a Protocol, and data",
+    "replay/policy.py": "a Protocol, and data",
     "routing/request.py": "data only",
     "routing/booking_observer.py": "a Protocol; tests/gateway/workers/replicas/test_outbox.py tests its implementation",
     "routing/strategy.py": "a Protocol; tests/contracts/test_strategy.py holds every implementation to it",

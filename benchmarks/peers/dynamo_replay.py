@@ -22,17 +22,19 @@ from benchmarks.peers.dynamo.rounds import Program
 from benchmarks.peers.dynamo.rounds import run as run_program
 from benchmarks.peers.environment import PEERS, NotInstalledError, install
 from benchmarks.processes import ChildFailedError, Processes
-from benchmarks.replay.entrant import ENTRANTS, Entrant
-from benchmarks.replay.run import Answer, Run
-from benchmarks.replay.setting import CONVERSATION, Setting
-from benchmarks.replay.summary import Summary
-from benchmarks.replay.trace import Recorded, Trace, read_trace, trace_path
-from benchmarks.replay.workload import OpenLoop
+from benchmarks.replay.entrant import ENTRANTS
+from benchmarks.replay.recorded import CONVERSATION, trace_path
 from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser, conclude
-from simulator.blocks import BlockPool
-from simulator.chunked import ChunkedEngine
-from simulator.engine import Engine, EngineError
-from simulator.timing import Timing
+from engine_model.blocks import BlockPool
+from engine_model.chunked import ChunkedEngine
+from engine_model.engine import Engine, EngineError
+from engine_model.timing import Timing
+from replay.entrant import Entrant
+from replay.run import Answer, Run
+from replay.setting import Setting
+from replay.summary import Summary
+from replay.trace import Recorded, Trace, read_trace
+from replay.workload import OpenLoop
 
 DYNAMO = PEERS["dynamo"]
 BATCHED_TOKENS = 8192
@@ -200,7 +202,7 @@ def summary_of(found: Sequence[Mapping[str, float]], workers: int) -> Summary:
 def ours(trace: Trace, setting: Setting, strategy: str, rates: Rates, seed: int) -> Summary:
     """Raises EngineError: a prompt does not fit into a cache."""
     entrant = ENTRANTS[strategy]
-    timed = Timed(entrant.policy, entrant.tokens_per_s, entrant.order, rates)
+    timed = Timed(entrant.policy, entrant.tokens_per_s, rates)
     return Summary.of(Run(trace, setting, timed, seed=seed).answers(), setting.workers)
 
 

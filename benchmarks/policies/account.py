@@ -1,6 +1,6 @@
 """Work that one worker was given and has not ended, as a router sees it: first tokens and ends of answers."""
 
-from benchmarks.policies.policy import Ask, Setup
+from replay.policy import Ask, Setup
 
 ROUNDING_S = 1e-9
 """Tolerance for the time at which a backlog reaches a length."""

@@ -5,7 +5,7 @@ from typing import Protocol
 
 from benchmarks.policies.desk import Choice, Desk
 from benchmarks.policies.index import Index
-from benchmarks.policies.policy import Ask, Setup, Usage
+from replay.policy import Ask, Setup, Usage
 
 
 class Rule(Protocol):

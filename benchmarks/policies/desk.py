@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks.policies.account import Account
 from benchmarks.policies.index import Index
-from benchmarks.policies.policy import Ask, Setup
+from replay.policy import Ask, Setup
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from benchmarks.policies.desk import Choice
-from benchmarks.policies.policy import Setup
 from benchmarks.policies.ties import lowest
 from benchmarks.policies.under_way import UnderWay
+from replay.policy import Setup
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Protocol
 
-from benchmarks.policies.policy import Ask
+from replay.policy import Ask
 
 
 class Index(Protocol):

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from benchmarks.policies.account import ROUNDING_S
 from benchmarks.policies.desk import Choice, Desk
 from benchmarks.policies.index import Index
-from benchmarks.policies.policy import Ask, Setup, Usage
 from benchmarks.policies.ties import lowest
+from replay.policy import Ask, Setup, Usage
 
 DEPTH_S = 0.05
 """A worker with no more backlog than this takes the next request."""

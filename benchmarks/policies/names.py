@@ -22,7 +22,6 @@ from benchmarks.policies.llm_d_sticky import StickyUntilSaturated
 from benchmarks.policies.lmetric import LMetric
 from benchmarks.policies.min_ttft import MinTtft
 from benchmarks.policies.nothing import Nothing
-from benchmarks.policies.policy import Policy, Setup
 from benchmarks.policies.rendezvous import Rendezvous
 from benchmarks.policies.round_robin import RoundRobin
 from benchmarks.policies.sent_prompts import SentPrompts
@@ -30,6 +29,7 @@ from benchmarks.policies.shadow import Shadow
 from benchmarks.policies.shared_cache import Order, first_come, shortest_uncached
 from benchmarks.policies.thunder_agent import ThunderAgent
 from benchmarks.policies.under_way import UnderWay
+from replay.policy import Policy, Setup
 
 HASHED_BLOCKS = 2
 """The first block of every conversation in the traces is the same: hashing it would send all to one worker."""

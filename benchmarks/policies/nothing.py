@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from benchmarks.policies.policy import Ask
+from replay.policy import Ask
 
 
 class Nothing:

@@ -4,7 +4,7 @@ import hashlib
 
 from benchmarks.policies.at_once import Rule
 from benchmarks.policies.desk import Choice
-from benchmarks.policies.policy import Ask
+from replay.policy import Ask
 
 
 class Rendezvous:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from benchmarks.policies.holdings import Holdings
-from benchmarks.policies.policy import Ask
+from replay.policy import Ask
 
 
 class SentPrompts:

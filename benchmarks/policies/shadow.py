@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from benchmarks.policies.holdings import Holdings
-from benchmarks.policies.policy import Ask
+from replay.policy import Ask
 
 
 class Shadow:

@@ -8,13 +8,13 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from benchmarks.policies.late_binding import AGEING
-from benchmarks.policies.policy import Ask, Usage
-from simulator.blocks import BlockPool
-from simulator.engine import DuplicateRequest, EngineEvent, EngineLoad, Finished, FirstToken, check_fits
-from simulator.fifo import FifoEngine
-from simulator.request import EngineRequest
-from simulator.timing import Timing
-from simulator.virtual import VirtualFleet
+from engine_model.blocks import BlockPool
+from engine_model.engine import DuplicateRequest, EngineEvent, EngineLoad, Finished, FirstToken, check_fits
+from engine_model.fifo import FifoEngine
+from engine_model.request import EngineRequest
+from engine_model.timing import Timing
+from engine_model.virtual import VirtualFleet
+from replay.policy import Ask, Usage
 
 Order = Callable[[float, float], float]
 """Seconds that a request takes to compute and seconds that it has waited, to a rank: the lowest goes first."""

@@ -7,8 +7,8 @@ from benchmarks.policies.at_once import Rule
 from benchmarks.policies.desk import Desk
 from benchmarks.policies.distinct_blocks import DistinctBlocks
 from benchmarks.policies.index import Index
-from benchmarks.policies.policy import Ask, Setup, Usage
 from benchmarks.policies.ties import lowest
+from replay.policy import Ask, Setup, Usage
 
 INTERVAL_S = 5.0
 """Time between two checks of the scheduler."""

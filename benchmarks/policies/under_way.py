@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from benchmarks.policies.distinct_blocks import DistinctBlocks
 from benchmarks.policies.index import Index
-from benchmarks.policies.policy import Ask
+from replay.policy import Ask
 
 
 class UnderWay:

@@ -7,10 +7,10 @@ from types import MappingProxyType
 
 from benchmarks.chart import LineChart
 from benchmarks.replay.job import SPEED_STEP, TTFT_P90_LIMIT_S, Figure, Job, figures_of, speed_of, summary_of, trace_of
-from benchmarks.replay.setting import Setting
-from benchmarks.replay.summary import Summary
-from benchmarks.replay.trace import boundless_hit_rate
 from benchmarks.report import Bar, Cell, Report, Spread, Table
+from replay.setting import Setting
+from replay.summary import Summary
+from replay.trace import boundless_hit_rate
 
 TTFT_BAR = 1.05  # RAG leaves nothing to win over round_robin at this load; there it must not lose.
 SPEED_BAR = 2.0

@@ -17,11 +17,11 @@ from benchmarks.replay.bench import Bench
 from benchmarks.replay.entrant import ENTRANTS
 from benchmarks.replay.job import Job, summary_of
 from benchmarks.replay.record import record
-from benchmarks.replay.setting import SETTINGS, Setting
-from benchmarks.replay.trace import trace_path
+from benchmarks.replay.recorded import SETTINGS, trace_path
 from benchmarks.report import Circumstances, Report, argument_parser, conclude
+from engine_model.engine import EngineError
+from replay.setting import Setting
 from routing.strategies import NAMES
-from simulator.engine import EngineError
 
 PACKAGES = ("numpy", "msgspec")
 CHANGES = (

@@ -10,10 +10,10 @@ from typing import TypeVar
 
 from benchmarks.progress import progress
 from benchmarks.replay.entrant import ENTRANTS
-from benchmarks.replay.run import Run
-from benchmarks.replay.setting import Setting
-from benchmarks.replay.summary import Summary
-from benchmarks.replay.trace import Trace, read_trace
+from replay.run import Run
+from replay.setting import Setting
+from replay.summary import Summary
+from replay.trace import Trace, read_trace
 
 TTFT_P90_LIMIT_S = 4.0
 SPEED_STEP = 0.02

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from benchmarks.policies.names import BOUNDS, POLICIES
 from benchmarks.replay.bench import FIRST_WAITS, Bench, lead_bar, mean_ttft_s, speed_ratio_bar
-from benchmarks.replay.setting import AGENTIC, CONVERSATION, RAG, SETTINGS, SYNTHETIC, Setting
-from benchmarks.replay.summary import Summary
+from benchmarks.replay.recorded import AGENTIC, CONVERSATION, RAG, SETTINGS, SYNTHETIC
 from benchmarks.report import Bar, Report
+from replay.setting import Setting
+from replay.summary import Summary
 from routing.queueing.release_policy import ReleasePolicy
 from routing.strategies import NAMES
 

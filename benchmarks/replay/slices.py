@@ -27,14 +27,15 @@ from benchmarks.peers.routing.workers import BLOCK_TOKENS
 from benchmarks.replay.bench import COLUMNS as REPLAYED
 from benchmarks.replay.bench import speeds_said
 from benchmarks.replay.command import add_speeds, numbers, strategy_names
-from benchmarks.replay.entrant import ENTRANTS, GATEWAY_TOKENS_PER_S
+from benchmarks.replay.entrant import ENTRANTS
 from benchmarks.replay.job import each_of
-from benchmarks.replay.run import Answer, Run
-from benchmarks.replay.setting import Setting
-from benchmarks.replay.trace import Recorded, Trace
 from benchmarks.report import Cell, Circumstances, Report, Spread, Table, argument_parser, conclude
+from engine_model.engine import EngineError
+from replay.entrant import GATEWAY_TOKENS_PER_S
+from replay.run import Answer, Run
+from replay.setting import Setting
+from replay.trace import Recorded, Trace
 from routing.strategies import NAMES
-from simulator.engine import EngineError
 from simulator.rendering import render_chat
 from simulator.tokens import TokenSequence, block_hashes
 

@@ -17,11 +17,12 @@ from dataclasses import dataclass
 from benchmarks.replay.bench import COLUMNS
 from benchmarks.replay.entrant import BLIND
 from benchmarks.replay.job import Job, figures_of, summary_of
-from benchmarks.replay.setting import AGENTIC, Setting
-from benchmarks.replay.summary import Summary
+from benchmarks.replay.recorded import AGENTIC
 from benchmarks.report import Bar, Cell, Circumstances, Report, Spread, Table, argument_parser, conclude
+from engine_model.engine import EngineError
+from replay.setting import Setting
+from replay.summary import Summary
 from routing.learning.load_rates import TierPrices
-from simulator.engine import EngineError
 
 PACKAGES = ("numpy", "msgspec")
 AGENTS = Setting("Coding agents", AGENTIC, 8, 1000, users=128)

@@ -4,7 +4,7 @@ import itertools
 import random
 from collections.abc import Iterable, Sequence
 
-from benchmarks.replay.trace import Recorded
+from replay.trace import Recorded
 
 
 class ConstantConcurrency:

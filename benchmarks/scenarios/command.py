@@ -14,8 +14,8 @@ from benchmarks.report import Circumstances, Report, argument_parser, conclude
 from benchmarks.scenarios import hundred_thousand, seven_replicas, thousand_users, twenty_turns
 from benchmarks.scenarios.thousand_users import Stage
 from benchmarks.scenarios.trial import CACHE_TOKENS, Bench
-from simulator.engine import EngineError
-from simulator.timing import Timing
+from engine_model.engine import EngineError
+from engine_model.timing import Timing
 
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "numpy", "msgspec", "locust", "gevent")
 GPU_USD_PER_HOUR = 6.88

@@ -3,7 +3,7 @@
 import random
 from dataclasses import dataclass
 
-from benchmarks.replay.trace import Recorded, Trace
+from replay.trace import Recorded, Trace
 
 BLOCK_TOKENS = 128
 

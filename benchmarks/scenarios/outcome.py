@@ -4,8 +4,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from benchmarks.replay.run import Answer
-from simulator.timing import Timing
+from engine_model.timing import Timing
+from replay.run import Answer
 
 WARM_UP_SHARE, COOL_DOWN_SHARE = 0.2, 0.1
 """Shares of the requests, by arrival, while caches fill, and while the last conversations end."""

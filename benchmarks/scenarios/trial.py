@@ -9,14 +9,14 @@ from typing import Protocol
 
 from benchmarks.progress import progress
 from benchmarks.replay.entrant import ENTRANTS
-from benchmarks.replay.run import Run
-from benchmarks.replay.setting import Setting, TimingModel
-from benchmarks.replay.trace import Trace
-from benchmarks.replay.workload import ClosedLoop, OpenLoop, Workload
 from benchmarks.scenarios.arrivals import ConstantConcurrency, SessionsAtRate
 from benchmarks.scenarios.contexts import BLOCK_TOKENS, Contexts
 from benchmarks.scenarios.conversations import Conversations
 from benchmarks.scenarios.outcome import Outcome
+from replay.run import Run
+from replay.setting import Setting, TimingModel
+from replay.trace import Trace
+from replay.workload import ClosedLoop, OpenLoop, Workload
 
 CACHE_TOKENS = 307_328
 """KV cache of one worker, as the pods of a published benchmark have it with a 32B model (llm-d, 8 pods)."""
@@ -82,7 +82,7 @@ class Beginning:
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """Simulated engines, one GPU each, at the rates of `simulator.timing`."""
+    """Simulated engines, one GPU each, at the rates of `engine_model.timing`."""
 
     workers: int
     cache_tokens: int = CACHE_TOKENS

@@ -7,15 +7,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cache_index import WorkerId
+from engine_model.blocks import BlockPool
+from engine_model.engine import Engine, Finished, FirstToken
+from engine_model.fifo import FifoEngine
+from engine_model.request import EngineRequest
+from engine_model.virtual import VirtualFleet
 from routing.booking import Booking, Ending, Outcome
 from routing.dispatcher import Dispatch, Dispatcher, Refusal
 from routing.fleet import Fleet
 from routing.request import NORMAL, Request
-from simulator.blocks import BlockPool
-from simulator.engine import Engine, Finished, FirstToken
-from simulator.fifo import FifoEngine
-from simulator.request import EngineRequest
-from simulator.virtual import VirtualFleet
 from tests.routing.examples import HASHER, an_index
 
 BLOCK_TOKENS = 16

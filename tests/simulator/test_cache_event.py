@@ -1,4 +1,4 @@
-from simulator.blocks import BlockScope
+from engine_model.blocks import BlockScope
 from simulator.cache_event import BlocksStored
 
 

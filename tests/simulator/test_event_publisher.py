@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from simulator.blocks import PLAIN, BlockHash, BlockScope
+from engine_model.blocks import PLAIN, BlockHash, BlockScope
 from simulator.errors import Dialect
 from simulator.event_options import EventOptions
 from simulator.event_publisher import EventPublisher

@@ -3,7 +3,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from simulator.blocks import BlockScope
+from engine_model.blocks import BlockScope
 from simulator.cache_event import (
     BlockOffloaded,
     BlocksDropped,

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 from prometheus_client.metrics_core import Metric
 
-from simulator.engine import EngineLoad
+from engine_model.engine import EngineLoad
 from simulator.exposition import Exposition, counter, gauge
 
 LOAD = EngineLoad(

@@ -1,5 +1,5 @@
+from engine_model.engine import FirstToken, Token
 from simulator.bodies import GenerationRequest
-from simulator.engine import FirstToken, Token
 from simulator.guides import CallGuide, Function
 from simulator.progress import Progress
 from simulator.stops import Stops

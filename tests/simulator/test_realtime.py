@@ -4,11 +4,11 @@ import time
 
 import pytest
 
-from simulator.blocks import BlockPool
-from simulator.chunked import ChunkedEngine
-from simulator.engine import EngineEvent, Finished, FirstToken, RequestTooLarge, Token
+from engine_model.blocks import BlockPool
+from engine_model.chunked import ChunkedEngine
+from engine_model.engine import EngineEvent, Finished, FirstToken, RequestTooLarge, Token
+from engine_model.request import EngineRequest
 from simulator.realtime import EngineClock, Generation, GenerationAborted, RealtimeEngine
-from simulator.request import EngineRequest
 
 
 def engine(speed: float, blocks: int = 1000) -> RealtimeEngine:

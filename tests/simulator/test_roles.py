@@ -8,9 +8,9 @@ from typing import Any
 import httpx
 import pytest
 
-from simulator.blocks import BlockPool
+from engine_model.blocks import BlockPool
+from engine_model.request import EngineRequest
 from simulator.options import SimulatorOptions
-from simulator.request import EngineRequest
 from simulator.roles import HalfOptions, RoleName, adopt
 from simulator.server import serving
 from tests.e2e.dividing import bootstrap_port

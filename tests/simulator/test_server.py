@@ -9,7 +9,7 @@ from typing import Any
 import httpx
 import pytest
 
-from simulator.blocks import PLAIN, BlockHash, BlockScope
+from engine_model.blocks import PLAIN, BlockHash, BlockScope
 from simulator.options import SimulatorOptions
 from simulator.server import serving
 

@@ -16,9 +16,9 @@ from typing import Any, Protocol
 from benchmarks.live import TRACE as TAU
 from benchmarks.live import Turn as Recording
 from benchmarks.live import conversations
-from benchmarks.replay.setting import AGENTIC, CONVERSATION
-from benchmarks.replay.trace import Recorded, read_trace
-from benchmarks.replay.workload import OpenLoop
+from benchmarks.replay.recorded import AGENTIC, CONVERSATION
+from replay.trace import Recorded, read_trace
+from replay.workload import OpenLoop
 
 Message = dict[str, Any]
 

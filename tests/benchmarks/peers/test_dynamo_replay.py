@@ -16,13 +16,14 @@ from benchmarks.peers.dynamo_replay import (
     tell,
 )
 from benchmarks.replay.entrant import ENTRANTS
-from benchmarks.replay.setting import CONVERSATION, Setting
-from benchmarks.replay.summary import Summary
-from benchmarks.replay.trace import Recorded, Trace
+from benchmarks.replay.recorded import CONVERSATION
 from benchmarks.report import Circumstances, Report
-from simulator.blocks import BlockPool
-from simulator.engine import FirstToken
-from simulator.request import EngineRequest
+from engine_model.blocks import BlockPool
+from engine_model.engine import FirstToken
+from engine_model.request import EngineRequest
+from replay.setting import Setting
+from replay.summary import Summary
+from replay.trace import Recorded, Trace
 
 SETTING = Setting("any", CONVERSATION, 2, 100, 1.0)
 
@@ -63,7 +64,7 @@ def test_engines_take_what_was_measured() -> None:
     """A prompt of two steps takes two steps."""
     rates = Rates(1000.0, 0.01)
     entrant = ENTRANTS["round_robin"]
-    engine = Timed(entrant.policy, entrant.tokens_per_s, entrant.order, rates).engine(SETTING, BlockPool(100, 512))
+    engine = Timed(entrant.policy, entrant.tokens_per_s, rates).engine(SETTING, BlockPool(100, 512))
     tokens = 2 * BATCHED_TOKENS
     engine.submit(EngineRequest("r", tokens, 3, tuple(range(tokens // 512))), 0.0)
     first: list[float] = []

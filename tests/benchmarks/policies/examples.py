@@ -6,7 +6,7 @@ from itertools import count
 
 from benchmarks.policies.account import Account
 from benchmarks.policies.desk import Choice
-from benchmarks.policies.policy import Ask, Setup
+from replay.policy import Ask, Setup
 
 BLOCK_TOKENS = 100
 

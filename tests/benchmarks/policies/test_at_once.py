@@ -1,8 +1,8 @@
 from benchmarks.policies.at_once import AtOnce
 from benchmarks.policies.events import Events
 from benchmarks.policies.least_requests import LeastRequests
-from benchmarks.policies.policy import Usage
 from benchmarks.policies.round_robin import RoundRobin
+from replay.policy import Usage
 from tests.benchmarks.policies.examples import a_setup, an_ask
 
 

@@ -6,8 +6,8 @@ import pytest
 from benchmarks.policies.account import Account
 from benchmarks.policies.dynamo_linear import AGENTIC, LinearCost, Weights, drawn
 from benchmarks.policies.events import Events
-from benchmarks.policies.policy import Ask
 from benchmarks.policies.under_way import UnderWay
+from replay.policy import Ask
 from tests.benchmarks.policies.examples import a_choice, a_setup, an_account, an_ask
 
 LONG = tuple(range(100, 200))

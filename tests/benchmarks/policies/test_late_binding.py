@@ -2,7 +2,7 @@ import pytest
 
 from benchmarks.policies.events import EventsAndInFlight
 from benchmarks.policies.late_binding import LateBinding
-from benchmarks.policies.policy import Ask, Usage
+from replay.policy import Ask, Usage
 from tests.benchmarks.policies.examples import a_setup, an_ask
 
 

@@ -4,13 +4,15 @@ import pytest
 
 from benchmarks.policies.names import BOUNDS, POLICIES
 from benchmarks.policies.shared_cache import ToTheOne
-from benchmarks.replay.entrant import Entrant
-from benchmarks.replay.run import Run
-from benchmarks.replay.setting import Setting
-from benchmarks.replay.trace import TRACES, Trace, read_trace
+from benchmarks.replay.entrant import Bound
+from benchmarks.replay.recorded import TRACES
+from replay.entrant import Entrant
+from replay.run import Run
+from replay.setting import Setting
+from replay.trace import Trace, read_trace
 
 ENTRANTS = {name: Entrant(policy) for name, policy in POLICIES.items()} | {
-    name: Entrant(lambda _: ToTheOne(), order=order) for name, order in BOUNDS.items()
+    name: Bound(lambda _: ToTheOne(), order=order) for name, order in BOUNDS.items()
 }
 
 

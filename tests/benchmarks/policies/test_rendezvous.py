@@ -5,8 +5,8 @@ import pytest
 
 from benchmarks.policies.desk import Choice
 from benchmarks.policies.least_requests import LeastRequests
-from benchmarks.policies.policy import Ask
 from benchmarks.policies.rendezvous import Rendezvous
+from replay.policy import Ask
 from tests.benchmarks.policies.examples import a_choice, an_account, an_ask
 
 

@@ -1,10 +1,10 @@
 import pytest
 
 from benchmarks.policies.shared_cache import Order, SharedCache, ToTheOne, first_come, shortest_uncached
-from simulator.blocks import BlockPool
-from simulator.engine import DuplicateRequest, EngineEvent, FirstToken, RequestTooLarge
-from simulator.request import EngineRequest
-from simulator.timing import Timing
+from engine_model.blocks import BlockPool
+from engine_model.engine import DuplicateRequest, EngineEvent, FirstToken, RequestTooLarge
+from engine_model.request import EngineRequest
+from engine_model.timing import Timing
 from tests.benchmarks.policies.examples import an_ask
 
 LONG = 100_001

@@ -2,8 +2,8 @@ import pytest
 
 from benchmarks.policies.events import Events
 from benchmarks.policies.least_requests import LeastRequests
-from benchmarks.policies.policy import Ask, Usage
 from benchmarks.policies.thunder_agent import ThunderAgent
+from replay.policy import Ask, Usage
 from tests.benchmarks.policies.examples import a_setup, an_ask
 
 

@@ -4,11 +4,11 @@ import pytest
 
 from benchmarks.chart import LineChart
 from benchmarks.replay.bench import FIRST_WAITS, Bench, lead_bar, mean_ttft_s, speed_ratio_bar
-from benchmarks.replay.setting import Setting
-from benchmarks.replay.summary import Summary
 from benchmarks.report import Report
-from tests.benchmarks.replay.examples import asked, session, three, written
+from replay.setting import Setting
+from replay.summary import Summary
 from tests.benchmarks.test_report import circumstances
+from tests.replay.examples import asked, session, three, written
 
 SETTING = Setting("Chat", Path("trace.jsonl"), 1, 100)
 

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from benchmarks.replay.command import main, parse_arguments, setting_of
-from benchmarks.replay.setting import SETTINGS
+from benchmarks.replay.recorded import SETTINGS
 from routing.strategies import NAMES
-from tests.benchmarks.replay.examples import asked, three, written
+from tests.replay.examples import asked, three, written
 
 
 def test_options_change_the_setting_of_a_trace() -> None:

@@ -5,12 +5,10 @@ import pytest
 from benchmarks.policies.names import BOUNDS, POLICIES
 from benchmarks.policies.shared_cache import SharedCache
 from benchmarks.replay.entrant import BLIND, ENTRANTS
-from benchmarks.replay.setting import Setting, TimingModel
+from engine_model.blocks import BlockPool
+from engine_model.host_tier import NoHostSink
+from replay.setting import Setting
 from routing.strategies import NAMES
-from simulator.blocks import BlockPool
-from simulator.chunked import ChunkedEngine
-from simulator.fifo import FifoEngine
-from simulator.host_tier import NoHostSink
 
 SETTING = Setting("", Path(), 4, 100)
 POOL = BlockPool(100, 16)
@@ -19,16 +17,6 @@ POOL = BlockPool(100, 16)
 def test_all_that_have_a_name_can_be_compared() -> None:
     """Strategies, one of them without the events of host tiers, policies of others, and bounds."""
     assert {*NAMES, BLIND, *POLICIES, *BOUNDS} == set(ENTRANTS)
-
-
-@pytest.mark.parametrize(("timing", "engine"), [("fifo", FifoEngine), ("chunked", ChunkedEngine)])
-def test_each_worker_has_a_cache_of_its_own(timing: TimingModel, engine: type) -> None:
-    """Four workers of 100 blocks, of the timing model that the setting says."""
-    setting = Setting("", Path(), 4, 100, timing=timing)
-    entrant = ENTRANTS["prefix_aware"]
-
-    assert (4, 100) == (entrant.workers(setting), entrant.blocks(setting))
-    assert type(entrant.engine(setting, POOL)) is engine
 
 
 @pytest.mark.parametrize("bound", BOUNDS)

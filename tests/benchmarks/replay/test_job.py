@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.replay.job import Job, figures_of, highest_speed, speed_of, summary_of, trace_of
-from benchmarks.replay.setting import Setting
-from tests.benchmarks.replay.examples import asked, three, written
+from replay.setting import Setting
+from tests.replay.examples import asked, three, written
 
 
 def a_job(path: Path, strategy: str = "kv_aware", *, skip: int = 0) -> Job:

@@ -7,9 +7,10 @@ import pytest
 from benchmarks.replay.bench import Bench
 from benchmarks.replay.entrant import BLIND, ENTRANTS
 from benchmarks.replay.record import CHARTED, EVERYBODY, SEARCHED, record
-from benchmarks.replay.setting import SETTINGS, Setting
-from benchmarks.replay.summary import Summary
+from benchmarks.replay.recorded import SETTINGS
 from benchmarks.report import Report
+from replay.setting import Setting
+from replay.summary import Summary
 from tests.benchmarks.test_report import circumstances
 
 GOOD = Summary(100, 0.5, 1.0, 0.5, 2.0, 3.0, 1.0, 10.0, 5.0, 100.0)

@@ -5,7 +5,6 @@ import pytest
 
 from benchmarks.peers.routing.slices import SLICES, Said, Session, Slice, Slicing, Turn, WorkerRates
 from benchmarks.replay.entrant import ENTRANTS
-from benchmarks.replay.run import Answer
 from benchmarks.replay.slices import (
     ANSWERS_FROM,
     LOADS,
@@ -21,7 +20,8 @@ from benchmarks.replay.slices import (
     run,
     setting_of,
 )
-from benchmarks.replay.trace import Recorded
+from replay.run import Answer
+from replay.trace import Recorded
 from simulator.rendering import render_chat
 from simulator.tokens import TokenSequence
 

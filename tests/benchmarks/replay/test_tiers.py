@@ -5,8 +5,8 @@ import pytest
 from benchmarks.replay import tiers
 from benchmarks.replay.entrant import BLIND
 from benchmarks.replay.job import Job
-from benchmarks.replay.summary import Summary
 from benchmarks.replay.tiers import AGENTS, AWARE, CASES, CROWDED_AWARE, RIGHT, WRONG, Case, main, parse_arguments, run
+from replay.summary import Summary
 
 GOOD = Summary(100, 0.5, 0.8, 0.5, 2.0, 3.0, 1.0, 10.0, 5.0, 100.0)
 

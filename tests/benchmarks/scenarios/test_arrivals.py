@@ -4,7 +4,7 @@ import random
 import pytest
 
 from benchmarks.scenarios.arrivals import ConstantConcurrency, SessionsAtRate
-from tests.benchmarks.replay.examples import recorded
+from tests.replay.examples import recorded
 
 
 def test_as_many_are_in_flight_until_none_is_left() -> None:

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from benchmarks.replay.trace import Recorded
 from benchmarks.scenarios.conversations import BLOCK_TOKENS, Conversations
+from replay.trace import Recorded
 
 CHATS = Conversations(
     sessions=200,

@@ -2,8 +2,8 @@ import dataclasses
 
 import pytest
 
-from benchmarks.replay.run import Answer
 from benchmarks.scenarios.outcome import Outcome, cost_usd, gpu_s_per_thousand, percentile
+from replay.run import Answer
 
 
 def answers(count: int = 100) -> list[Answer]:

@@ -5,6 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from cache_index import RadixTree, WorkerId
+from engine_model.blocks import BlockPool
+from engine_model.chunked import ChunkedEngine
+from engine_model.fifo import FifoEngine
+from engine_model.timing import Timing
 from routing.booking import Booking
 from routing.dispatcher import Dispatch, Dispatcher, Immediate, Refusal
 from routing.fleet import Fleet
@@ -15,10 +19,6 @@ from routing.rendezvous import Rendezvous
 from routing.request import NORMAL, Request
 from routing.strategies import NAMES, STRATEGIES
 from routing.strategies.by_name import StrategiesByName
-from simulator.blocks import BlockPool
-from simulator.chunked import ChunkedEngine
-from simulator.fifo import FifoEngine
-from simulator.timing import Timing
 from tests.routing.examples import ABORTED, ANSWERED, FAILED, A, B, C, a_fleet, a_request, book, prompt, seeded
 from tests.routing.sharing import Ask, Sharing
 

@@ -17,8 +17,8 @@ from benchmarks.peers.routing.slices import (
     tau,
     turns_of,
 )
-from benchmarks.replay.setting import CONVERSATION
-from benchmarks.replay.trace import read_trace
+from benchmarks.replay.recorded import CONVERSATION
+from replay.trace import read_trace
 from simulator.rendering import render_chat
 from simulator.tokens import TokenSequence
 

@@ -1,0 +1,80 @@
+import random
+from pathlib import Path
+
+import pytest
+
+from replay.setting import Setting
+from replay.trace import read_trace
+from replay.workload import ClosedLoop, OpenLoop, workload_of
+from tests.replay.examples import recorded, session, three, written
+
+
+def test_a_higher_speed_brings_requests_closer(tmp_path: Path) -> None:
+    """At twice the speed, requests of 0, 5 and 15 s come by 2.5 s apart and more, each in its bin of 5 s."""
+    times = [at for at, _ in OpenLoop(read_trace(three(tmp_path)).requests, random.Random(1), speed=2.0).begin()]
+
+    assert 0.0 <= times[0] < 2.5 <= times[1] < 5.0
+    assert 7.5 <= times[2] < 10.0
+
+
+def test_requests_of_one_bin_are_spread_in_order() -> None:
+    """A hundred at 0 s and one at 3 s: the hundred fill the three seconds between, as they were recorded."""
+    requests = [recorded(number) for number in range(100)] + [recorded(100, wait_s=3.0)]
+    arrivals = list(OpenLoop(requests, random.Random(1), speed=1.0).begin())
+    times = [at for at, _ in arrivals]
+
+    assert list(range(101)) == [request.number for _, request in arrivals]
+    assert times == sorted(times)
+    assert times[0] < 0.3
+    assert 2.7 < times[99] < 3.0
+
+
+def test_poisson_arrivals_come_at_their_rate() -> None:
+    """A thousand requests at six per second take about 167 s, whenever they were recorded."""
+    requests = [recorded(number) for number in range(1000)]
+    *_, (last, _) = OpenLoop(requests, random.Random(1), speed=1.0, poisson_per_s=6.0).begin()
+
+    assert pytest.approx(1000 / 6, rel=0.1) == last
+
+
+def test_an_open_loop_does_not_wait_for_answers() -> None:
+    """Nothing follows from one."""
+    assert OpenLoop([recorded(0)], random.Random(1), speed=1.0).answered(recorded(0), 1.0) is None
+
+
+def test_a_user_thinks_and_then_takes_the_next_session() -> None:
+    """One user, two sessions: the pause inside a session is the recorded one, between sessions there is not one."""
+    requests = [
+        recorded(0, session="a"),
+        recorded(1, session="a", wait_s=8.0),
+        recorded(2, session="b"),
+    ]
+    workload = ClosedLoop(requests, random.Random(1), users=1, speed=2.0)
+    ((began, first),) = workload.begin()
+
+    assert 0.0 <= began < 4.0
+    assert 0 == first.number
+    assert (14.0, requests[1]) == workload.answered(first, 10.0)
+    assert (20.0, requests[2]) == workload.answered(requests[1], 20.0)
+    assert workload.answered(requests[2], 30.0) is None
+
+
+def test_the_trace_says_which_loop_it_is(tmp_path: Path) -> None:
+    """With sessions two users begin; without, all three requests come by themselves."""
+    closed = written(tmp_path, *(session(number) for number in range(3)))
+    users = workload_of(read_trace(closed), Setting("", closed, 1, 1, users=2), 1)
+    opened = three(tmp_path)
+    alone = workload_of(read_trace(opened), Setting("", opened, 1, 1, users=2), 1)
+
+    assert [0, 2] == [request.number for _, request in users.begin()]
+    assert [0, 1, 2] == [request.number for _, request in alone.begin()]
+
+
+def test_a_seed_gives_the_same_arrivals(tmp_path: Path) -> None:
+    """Another seed gives others."""
+    path = three(tmp_path)
+    trace, setting = read_trace(path), Setting("", path, 1, 1)
+    first, again, other = [list(workload_of(trace, setting, seed).begin()) for seed in (1, 1, 2)]
+
+    assert first == again
+    assert first != other
