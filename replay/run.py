@@ -37,6 +37,8 @@ class Answer:
     ended_at: float = math.nan
     """Time of its last token."""
     output_tokens: int = 0
+    number: int = -1
+    """Number of the request in the trace."""
 
 
 @dataclass(slots=True)
@@ -167,7 +169,7 @@ class Run:
     def _finish(self, asked: _Asked, now: float) -> None:
         recorded = asked.recorded
         following = self._workload.answered(recorded, now)
-        goes_on = following is not None and following[1].session == recorded.session
+        goes_on = recorded.spawns is not None or any(each.session == recorded.session for _, each in following)
         usage = Usage(asked.cached_tokens, recorded.output_tokens, recorded.session is not None and not goes_on)
         self._policy.finished(asked.ask, usage, now)
         self._answers.append(
@@ -182,7 +184,8 @@ class Run:
                 asked.ask.arrival,
                 now,
                 recorded.output_tokens,
+                recorded.number,
             )
         )
-        if following is not None:
-            self._expect(*following)
+        for arrival in following:
+            self._expect(*arrival)

@@ -1,5 +1,6 @@
 """Recorded requests, as replays take them: lengths, and ids of blocks instead of text."""
 
+import dataclasses
 import gzip
 import itertools
 import json
@@ -24,6 +25,10 @@ class Recorded:
     """Ids of the full blocks of the prompt; an id stands for its block and all before it."""
     answer_blocks: tuple[int, ...] = ()
     """Ids of the further full blocks that its answer fills; nothing where no one can ask for them."""
+    group: str | None = None
+    """Group of sub-agents to which the session of the request belongs; None for a session of its own."""
+    spawns: str | None = None
+    """Group of sub-agents that begins with the answer. The next request of the session waits for all their answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +52,26 @@ class Trace:
         if self.is_closed_loop:
             return Trace(self.block_tokens, True, requests)
         begin_s = requests[0].wait_s
-        shifted = [
-            Recorded(
-                r.number, r.session, r.wait_s - begin_s, r.prompt_tokens, r.output_tokens, r.blocks, r.answer_blocks
-            )
-            for r in requests
-        ]
+        shifted = [dataclasses.replace(request, wait_s=request.wait_s - begin_s) for request in requests]
         return Trace(self.block_tokens, False, shifted)
 
     def _lines(self) -> Iterator[list[Recorded]]:
-        """The requests as they stand in lines."""
+        """Yield the requests of each line, and of a session together with those of its sub-agents."""
         if not self.is_closed_loop:
             return ([request] for request in self.requests)
-        return (list(one) for _, one in itertools.groupby(self.requests, key=lambda request: request.session))
+        return with_sub_agents(self.requests)
+
+
+def with_sub_agents(requests: Sequence[Recorded]) -> Iterator[list[Recorded]]:
+    """Yield the requests of each session together with those of its sub-agents, which follow it in the trace."""
+    found: list[Recorded] = []
+    for request in requests:
+        if found and request.group is None and request.session != found[0].session:
+            yield found
+            found = []
+        found.append(request)
+    if found:
+        yield found
 
 
 def read_trace(path: Path) -> Trace:
@@ -83,7 +95,11 @@ def _trace(lines: list[dict[str, Any]]) -> Trace:
     is_closed_loop = "requests" in lines[0]
     asked = lines
     if is_closed_loop:
-        asked = [{**request, "session": line["session"]} for line in lines for request in line["requests"]]
+        asked = [
+            {**request, "session": line["session"], "group": line.get("group")}
+            for line in lines
+            for request in line["requests"]
+        ]
     # Every full block has an id, a partial one at the end may have: what is left over never makes a block.
     least = max(request["input_length"] / (len(request["hash_ids"]) + 1) for request in asked)
     block_tokens = 2 ** math.ceil(math.log2(least))
@@ -98,6 +114,8 @@ def _recorded(number: int, request: dict[str, Any], block_tokens: int) -> Record
         request["input_length"],
         max(1, request["output_length"]),
         tuple(request["hash_ids"][: request["input_length"] // block_tokens]),
+        group=request.get("group"),
+        spawns=request.get("spawns"),
     )
 
 

@@ -8,14 +8,17 @@ from typing import Protocol
 from replay.setting import Setting
 from replay.trace import Recorded, Trace
 
+Arrivals = Sequence[tuple[float, Recorded]]
+"""Requests, each with the time at which it arrives."""
+
 
 class Workload(Protocol):
     def begin(self) -> Iterable[tuple[float, Recorded]]:
         """Requests that come whatever the answers, with the time of each."""
         ...
 
-    def answered(self, request: Recorded, now: float) -> tuple[float, Recorded] | None:
-        """Return the requests that follow the answer to *request*."""
+    def answered(self, request: Recorded, now: float) -> Arrivals:
+        """Return the requests that follow the answer to *request*, none if nothing waits for it."""
         ...
 
 
@@ -34,8 +37,8 @@ class OpenLoop:
     def begin(self) -> Iterable[tuple[float, Recorded]]:
         return self._arrivals
 
-    def answered(self, request: Recorded, now: float) -> tuple[float, Recorded] | None:  # noqa: ARG002
-        return None
+    def answered(self, request: Recorded, now: float) -> Arrivals:  # noqa: ARG002
+        return ()
 
 
 def _spread_in_bins(times: Sequence[float], rng: random.Random) -> Iterator[float]:
@@ -47,26 +50,64 @@ def _spread_in_bins(times: Sequence[float], rng: random.Random) -> Iterator[floa
 class ClosedLoop:
     """Each of *users* goes through one session after the other, until none is left; they come during one longest pause.
 
-    Sessions are taken in the order of the trace. The fewer are left, the quieter it gets.
+    Sessions are taken in the order of the trace. The fewer are left, the quieter it gets. The sub-agents of a session
+    begin together, with the answer that spawns them, and the session goes on when the last of them has ended.
     """
 
     def __init__(self, requests: Sequence[Recorded], rng: random.Random, *, users: int, speed: float) -> None:
-        sessions = [list(session) for _, session in itertools.groupby(requests, key=lambda request: request.session)]
+        by_name: dict[str | None, list[Recorded]] = {}
+        for request in requests:
+            by_name.setdefault(request.session, []).append(request)
+        sessions = [session for session in by_name.values() if session[0].group is None]
         longest_s = max(request.wait_s for request in requests)
         self._speed = speed
         self._first = [(rng.random() * longest_s / speed, session[0]) for session in sessions[:users]]
         self._waiting = iter(sessions[users:])
-        self._following = {a.number: b for session in sessions for a, b in itertools.pairwise(session)}
+        self._following = {a.number: b for session in by_name.values() for a, b in itertools.pairwise(session)}
+        self._groups: dict[str, list[Recorded]] = {}
+        """First requests of the sub-agents of each group."""
+        for session in by_name.values():
+            if session[0].group is not None:
+                self._groups.setdefault(session[0].group, []).append(session[0])
+        self._parents: dict[str, Recorded] = {}
+        """Requests that wait for the sub-agents of a group, by group."""
+        self._running: dict[str, int] = {}
+        """Number of sub-agents of each group that have not ended."""
 
     def begin(self) -> Iterable[tuple[float, Recorded]]:
         return self._first
 
-    def answered(self, request: Recorded, now: float) -> tuple[float, Recorded] | None:
+    def answered(self, request: Recorded, now: float) -> Arrivals:
         following = self._following.get(request.number)
-        if following is None:
-            session = next(self._waiting, None)
-            return (now, session[0]) if session else None
-        return now + following.wait_s / self._speed, following
+        if request.spawns is not None:
+            return self._spawn(request.spawns, following, now)
+        if following is not None:
+            return [self._after(now, following)]
+        if request.group is not None:
+            return self._joined(request.group, now)
+        return self._next_session(now)
+
+    def _spawn(self, group: str, parent: Recorded | None, now: float) -> Arrivals:
+        agents = self._groups[group]
+        self._running[group] = len(agents)
+        if parent is not None:
+            self._parents[group] = parent
+        return [self._after(now, agent) for agent in agents]
+
+    def _joined(self, group: str, now: float) -> Arrivals:
+        """Return what follows the end of one sub-agent of *group*."""
+        self._running[group] -= 1
+        if self._running[group]:
+            return ()
+        parent = self._parents.pop(group, None)
+        return self._next_session(now) if parent is None else [self._after(now, parent)]
+
+    def _next_session(self, now: float) -> Arrivals:
+        session = next(self._waiting, None)
+        return [(now, session[0])] if session else ()
+
+    def _after(self, now: float, request: Recorded) -> tuple[float, Recorded]:
+        return now + request.wait_s / self._speed, request
 
 
 def workload_of(trace: Trace, setting: Setting, seed: int) -> Workload:

@@ -35,6 +35,7 @@ from replay.entrant import GATEWAY_TOKENS_PER_S
 from replay.run import Answer, Run
 from replay.setting import Setting
 from replay.trace import Recorded, Trace
+from replay.workload import Arrivals
 from routing.strategies import NAMES
 from simulator.rendering import render_chat
 from simulator.tokens import TokenSequence, block_hashes
@@ -76,9 +77,9 @@ class OpenSessions:
     def begin(self) -> Iterable[tuple[float, Recorded]]:
         return self._first
 
-    def answered(self, request: Recorded, now: float) -> tuple[float, Recorded] | None:
+    def answered(self, request: Recorded, now: float) -> Arrivals:
         following = self._following.get(request.number)
-        return None if following is None else (now + following.wait_s, following)
+        return () if following is None else [(now + following.wait_s, following)]
 
 
 def asked(sessions: Sequence[Session]) -> list[Asked]:

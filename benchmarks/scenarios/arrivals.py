@@ -5,6 +5,7 @@ import random
 from collections.abc import Iterable, Sequence
 
 from replay.trace import Recorded
+from replay.workload import Arrivals
 
 
 class ConstantConcurrency:
@@ -17,9 +18,9 @@ class ConstantConcurrency:
     def begin(self) -> Iterable[tuple[float, Recorded]]:
         return [(0.0, request) for request in self._first]
 
-    def answered(self, request: Recorded, now: float) -> tuple[float, Recorded] | None:  # noqa: ARG002
+    def answered(self, request: Recorded, now: float) -> Arrivals:  # noqa: ARG002
         following = next(self._others, None)
-        return None if following is None else (now, following)
+        return () if following is None else [(now, following)]
 
 
 class SessionsAtRate:
@@ -34,6 +35,6 @@ class SessionsAtRate:
     def begin(self) -> Iterable[tuple[float, Recorded]]:
         return self._first
 
-    def answered(self, request: Recorded, now: float) -> tuple[float, Recorded] | None:
+    def answered(self, request: Recorded, now: float) -> Arrivals:
         following = self._following.get(request.number)
-        return None if following is None else (now + following.wait_s, following)
+        return () if following is None else [(now + following.wait_s, following)]

@@ -44,8 +44,15 @@ def three(directory: Path) -> Path:
     )
 
 
-def recorded(number: int, *, session: str | None = None, wait_s: float = 0.0) -> Recorded:
-    return Recorded(number, session, wait_s, 1000, 1, ())
+def recorded(
+    number: int,
+    *,
+    session: str | None = None,
+    wait_s: float = 0.0,
+    group: str | None = None,
+    spawns: str | None = None,
+) -> Recorded:
+    return Recorded(number, session, wait_s, 1000, 1, (), group=group, spawns=spawns)
 
 
 def answers(setting: Setting, strategy: str = "prefix_aware", seed: int = 1) -> list[Answer]:

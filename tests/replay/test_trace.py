@@ -29,6 +29,19 @@ def test_sessions_make_a_closed_loop(tmp_path: Path) -> None:
     assert [0.0, 9.0, 0.0, 9.0] == [request.wait_s for request in trace.requests]
 
 
+def test_sub_agents_belong_to_the_session_before_them(tmp_path: Path) -> None:
+    """A session of three requests spawns two sub-agents; a part of one session includes them."""
+    parent = session(1, turns=3)
+    parent["requests"][1]["spawns"] = "1/g"
+    agents = [{**session(number, turns=1), "group": "1/g"} for number in (2, 3)]
+    trace = read_trace(written(tmp_path, parent, *agents, session(4)))
+
+    assert [None, "1/g", None, None, None, None, None] == [request.spawns for request in trace.requests]
+    assert [None, None, None, "1/g", "1/g", None, None] == [request.group for request in trace.requests]
+    assert ["1", "1", "1", "2", "3"] == [request.session for request in trace.part(0, 1).requests]
+    assert ["4", "4"] == [request.session for request in trace.part(1, None).requests]
+
+
 def test_gzipped_or_not_is_the_same(tmp_path: Path) -> None:
     """The ending says which."""
     plain = three(tmp_path)

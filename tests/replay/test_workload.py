@@ -39,7 +39,7 @@ def test_poisson_arrivals_come_at_their_rate() -> None:
 
 def test_an_open_loop_does_not_wait_for_answers() -> None:
     """Nothing follows from one."""
-    assert OpenLoop([recorded(0)], random.Random(1), speed=1.0).answered(recorded(0), 1.0) is None
+    assert OpenLoop([recorded(0)], random.Random(1), speed=1.0).answered(recorded(0), 1.0) == ()
 
 
 def test_a_user_thinks_and_then_takes_the_next_session() -> None:
@@ -54,9 +54,38 @@ def test_a_user_thinks_and_then_takes_the_next_session() -> None:
 
     assert 0.0 <= began < 4.0
     assert 0 == first.number
-    assert (14.0, requests[1]) == workload.answered(first, 10.0)
-    assert (20.0, requests[2]) == workload.answered(requests[1], 20.0)
-    assert workload.answered(requests[2], 30.0) is None
+    assert [(14.0, requests[1])] == workload.answered(first, 10.0)
+    assert [(20.0, requests[2])] == workload.answered(requests[1], 20.0)
+    assert () == workload.answered(requests[2], 30.0)
+
+
+def test_sub_agents_begin_together_and_their_parent_goes_on_after_the_last() -> None:
+    """A parent spawns two sub-agents, of which one asks twice, and then thinks for 5 s."""
+    requests = [
+        recorded(0, session="a", spawns="g"),
+        recorded(1, session="a", wait_s=5.0),
+        recorded(2, session="a/1", group="g"),
+        recorded(3, session="a/1", group="g", wait_s=3.0),
+        recorded(4, session="a/2", group="g"),
+        recorded(5, session="b"),
+    ]
+    workload = ClosedLoop(requests, random.Random(1), users=1, speed=1.0)
+
+    assert [0] == [request.number for _, request in workload.begin()]
+    assert [(10.0, requests[2]), (10.0, requests[4])] == workload.answered(requests[0], 10.0)
+    assert [(15.0, requests[3])] == workload.answered(requests[2], 12.0)
+    assert () == workload.answered(requests[4], 13.0)
+    assert [(21.0, requests[1])] == workload.answered(requests[3], 16.0)
+    assert [(30.0, requests[5])] == workload.answered(requests[1], 30.0)
+
+
+def test_a_session_can_end_with_its_sub_agents() -> None:
+    """Nothing follows the group, so the user takes the next session."""
+    requests = [recorded(0, session="a", spawns="g"), recorded(1, session="a/1", group="g"), recorded(2, session="b")]
+    workload = ClosedLoop(requests, random.Random(1), users=1, speed=1.0)
+
+    assert [(1.0, requests[1])] == workload.answered(requests[0], 1.0)
+    assert [(2.0, requests[2])] == workload.answered(requests[1], 2.0)
 
 
 def test_the_trace_says_which_loop_it_is(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ def test_a_session_goes_on_after_its_answer() -> None:
     sessions = OpenSessions([Asked(6.0, [first, second])])
 
     assert [(6.0, first)] == list(sessions.begin())
-    assert (13.0, second) == sessions.answered(first, 10.0)
-    assert sessions.answered(second, 20.0) is None
+    assert [(13.0, second)] == sessions.answered(first, 10.0)
+    assert () == sessions.answered(second, 20.0)
 
 
 def test_all_requests_count() -> None:
