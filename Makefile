@@ -188,7 +188,7 @@ $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
 	@echo "Installing Warmgate and 30 packages into $(VENV), 150 MB: about 15 s on a fast line. This happens once." >&2
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV) || { echo "python3-venv is missing (Debian: apt-get install python3-venv)" >&2; exit 1; }
-	@began=$$(date +%s); $(PIP) install -c $(CONSTRAINTS) -e . && echo "Installed in $$(($$(date +%s) - began)) s." >&2
+	@began=$$(date +%s); $(PIP) install -c $(CONSTRAINTS) -e '.[console]' && echo "Installed in $$(($$(date +%s) - began)) s." >&2
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run

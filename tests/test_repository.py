@@ -31,6 +31,7 @@ WITHOUT_TEST = {
     "cache_index/event.py": "data only",
     "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",
     "gateway/api/admin_v1/gateway_facts.py": "data only",
+    "gateway/console/page.py": "data only",
     "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
     "gateway/backends/bedrock/wire.py": "Protocols, and data; the tests of converse_wire.py and openai_wire.py",
     "gateway/backends/fallbacks/fallback_request.py": "data only",
@@ -70,7 +71,7 @@ NEVER_WRITTEN = {
     ],
 }
 
-EXAMPLES = {"NAME.md", "my-values.yaml", ".peers/"}
+EXAMPLES = {"NAME.md", "pages/NAME.py", "tests/gateway/console/pages/test_NAME.py", "my-values.yaml", ".peers/"}
 """Names that pages give to files of their readers, and a folder that a command makes."""
 
 

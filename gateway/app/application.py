@@ -35,12 +35,20 @@ from gateway.api.refused_logins import RefusedLogins
 from gateway.api.usage import SelfView
 from gateway.app.asgi import Gateway
 from gateway.app.config_source import ConfigSource, Reloader
+from gateway.app.console import console_of
 from gateway.app.diagnosis.gateway_diagnosis import GatewayDiagnosis
 from gateway.app.fallbacks import FallbackFactory, canary_rules
 from gateway.app.guardrails import Guardrails
 from gateway.app.live_settings import LiveSettings, Take
 from gateway.app.mapping.models import health_rules, serving_plan
-from gateway.app.mapping.surroundings import admin_keys, configured_models, receiver_of, team_receivers, trace_rules
+from gateway.app.mapping.surroundings import (
+    admin_keys,
+    configured_models,
+    console_rules,
+    receiver_of,
+    team_receivers,
+    trace_rules,
+)
 from gateway.app.mapping.tenancy import declared_in, tenancy_rules
 from gateway.app.mapping.workers import access_of, model_workers, pace_of, parsed_workers, sharing_of
 from gateway.app.model_factory import Knowledge
@@ -186,12 +194,16 @@ class _Parts:
 
 
 def create_app(
-    settings: Settings, *, configuration: ConfigSource | None = None, log_sink: Sink | None = None
+    settings: Settings,
+    *,
+    configuration: ConfigSource | None = None,
+    log_sink: Sink | None = None,
+    login_token: str | None = None,
 ) -> Gateway:
     """Build the gateway from *settings*. No I/O takes place before the lifespan of the application starts.
 
     If *configuration* is given, the gateway reloads settings from it when it changes. Request log lines are written to
-    *log_sink*, or to stdout if it is None.
+    *log_sink*, or to stdout if it is None. *login_token* is the token of a one-time link to the console.
     """
     parts = _parts(settings, configuration, log_sink)
     admin = _admin(settings, parts)
@@ -213,6 +225,14 @@ def create_app(
         admin_prefix=ADMIN_PREFIX,
         is_admin_apart=settings.admin.port is not None,
         probes=probes,
+        console=console_of(
+            console_rules(settings),
+            admin=admin,
+            keys=admin_keys(settings.admin),
+            refused_logins=parts.rules.refused_logins,
+            clock=parts.outside.clock,
+            login_token=login_token,
+        ),
         cors_origins=settings.server.cors_origins,
         compress_min_bytes=settings.server.compress_min_bytes,
     )

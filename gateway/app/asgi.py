@@ -29,21 +29,29 @@ class Gateway:
         admin_prefix: str,
         is_admin_apart: bool,
         probes: App,
+        console: App | None = None,
+        console_prefix: str = "/console",
         cors_origins: Sequence[str] = (),
         compress_min_bytes: int | None = None,
     ) -> None:
-        """Serve *admin* under *admin_prefix*, or only on a separate port if *is_admin_apart* is true."""
+        """Serve *admin* under *admin_prefix*, or only on a separate port if *is_admin_apart* is true.
+
+        The same port serves *console* under *console_prefix*.
+        """
         self._api = api
         self._proxy = proxy
         self._admin = admin
         self._admin_prefix = admin_prefix
+        self._console = None if is_admin_apart else console
+        self._console_prefix = console_prefix
         self._around: App | None = None
         if compress_min_bytes is not None:
             self._around = Compression(self._serve, compress_min_bytes)
         if cors_origins:
             self._around = Cors(self._around or self._serve, cors_origins)
-        self.admin: App | None = _named(admin) if is_admin_apart else None
-        """Admin application for the separate admin port, or None if there is no such port."""
+        apart = admin if console is None else _either(console, console_prefix, admin)
+        self.admin: App | None = _named(apart) if is_admin_apart else None
+        """Application for the separate admin port with the admin API and the console, or None without such a port."""
         self.probes = _named(probes)
         """Application for ``server.probes_port`` with the probe routes, which the main application serves, too."""
 
@@ -54,7 +62,7 @@ class Gateway:
         """
         if scope["type"] != "http":
             return self._api(scope, receive, send)
-        if self._around is not None:
+        if self._around is not None and not self._is_for_console(scope["path"]):
             return self._around(scope, receive, send)
         return self._serve(scope, receive, send)
 
@@ -66,9 +74,15 @@ class Gateway:
             scope = {**scope, "path": path, "raw_path": raw(path)}
             if self._proxy.serves(path):
                 return self._proxied(scope, receive, send)
+        if self._console is not None and _is_below(path, self._console_prefix):
+            return self._console(*_naming_request(scope, receive, send))
         if self.admin is None and path.startswith(self._admin_prefix):
             return self._admin(*_naming_request(scope, receive, send))
         return self._api(*_naming_request(scope, receive, send))
+
+    def _is_for_console(self, path: str) -> bool:
+        """Return whether *path* belongs to the console, whose pages no other origin reads and nothing compresses."""
+        return self._console is not None and _is_below(path, self._console_prefix)
 
     def _proxied(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         if scope["method"] == "OPTIONS":
@@ -80,6 +94,20 @@ async def _allow_post(_scope: Message, _receive: Receive, send: Send) -> None:
     """Answer an OPTIONS request with the allowed methods of a completion endpoint. No API key is required."""
     await send({"type": "http.response.start", "status": 204, "headers": [(b"allow", b"POST, OPTIONS")]})
     await send({"type": "http.response.body", "body": b""})
+
+
+def _is_below(path: str, prefix: str) -> bool:
+    return path.startswith(prefix) and path[len(prefix) : len(prefix) + 1] in ("", "/")
+
+
+def _either(console: App, prefix: str, admin: App) -> App:
+    """Return an application that serves *console* below *prefix*, and *admin* elsewhere."""
+
+    def either(scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
+        app = console if _is_below(scope["path"], prefix) else admin
+        return app(scope, receive, send)
+
+    return either
 
 
 def _named(app: App) -> App:

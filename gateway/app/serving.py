@@ -90,11 +90,11 @@ def serve(
         address = address_of(listener, server.host)
         stop = Stop(delay_s=server.stop_delay_s, clock=time.monotonic)
         limits = limits_of(server)
+        state, grace_s = {SCOPE_KEY: stop}, server.shutdown_grace_s
         if second is not None:
-            app = with_admin_port(app, _admin_of(gateway), second, limits, grace_s=server.shutdown_grace_s)
+            app = with_admin_port(app, _admin_of(gateway), second, limits, grace_s=grace_s, state=state)
         if third is not None:
-            state = {SCOPE_KEY: stop}
-            app = with_admin_port(app, _probes_of(gateway), third, limits, grace_s=server.shutdown_grace_s, state=state)
+            app = with_admin_port(app, _probes_of(gateway), third, limits, grace_s=grace_s, state=state)
 
         def started() -> None:
             if second is not None:

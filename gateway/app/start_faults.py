@@ -130,6 +130,8 @@ def _missing_extras(settings: Settings) -> Iterator[str]:
     wanted["otel"] += [
         f"teams[{i}].tracing.endpoint" for i, team in enumerate(settings.teams) if team.tracing is not None
     ]
+    if settings.console.enabled:
+        wanted["console"].append("console.enabled")
     for extra, places in wanted.items():
         if places and not all(map(_is_installed, _MODULES[extra])):
             yield from (f"{place} needs the extra warmgate[{extra}], which is not installed." for place in places)
@@ -137,6 +139,7 @@ def _missing_extras(settings: Settings) -> Iterator[str]:
 
 _MODULES = {
     "bedrock": ("botocore.session", "botocore.eventstream"),
+    "console": ("jinja2",),
     "otel": ("opentelemetry.proto.trace.v1.trace_pb2",),
 }
 

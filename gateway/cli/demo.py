@@ -6,6 +6,7 @@ one administrator. Both secrets are generated at every start and printed once.
 
 import contextlib
 import importlib.util
+import secrets
 import shutil
 import signal
 import subprocess
@@ -17,11 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as NotInTime
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
 from pydantic import SecretStr
 
+from gateway.app.application import create_app as create_gateway
 from gateway.app.serving import CreateApp, announce_on_stdout, serve
 from gateway.cli.simulate import LINGER_S
 from gateway.server.listener import ServerError, address_of, bind
@@ -72,6 +75,8 @@ class DemoStart:
     """Secret of the API key for the demo team."""
     admin: str = field(repr=False)
     """Secret of the admin key for the demo."""
+    console: str = field(repr=False)
+    """Token of the one-time link to the console."""
     store: Path
     """SQLite file for the keys that users create and for the ledger."""
     tokenizer: Path | None = None
@@ -105,6 +110,7 @@ def run_demo(
         settings = demo_settings(replace(options, port=listener.getsockname()[1]), urls, environ, start)
         workers = [(child.pid, url) for child, url in zip(children, urls, strict=True)]
         sys.stdout.write(introduction(address, workers, settings, start))
+        create_app = create_app or partial(create_gateway, login_token=start.console)
         serve(settings, create_app=create_app, bound=listener, announce=announce_on_stdout)
 
 
@@ -125,6 +131,7 @@ def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[st
         "models": [model],
         "teams": [{"name": TEAM, "keys": [{"id": KEY_ID, "secret": start.key}]}],
         "admin": {"keys": [{"id": ADMIN_ID, "role": "owner", "secret": start.admin}]},
+        "console": {"enabled": importlib.util.find_spec("jinja2") is not None},
         "store": {"url": _url_of(start.store)},
         "server": {"hit_headers": "shared"},  # there is but one team
     }
@@ -143,6 +150,7 @@ def introduction(address: str, workers: Sequence[tuple[int, str]], settings: Set
     )
     key = _shown_secret(start.key, [key.secret for team in settings.teams for key in team.keys])
     admin = _shown_secret(start.admin, [key.secret for key in settings.admin.keys])
+    console = _console_link(address, settings, start)
     program = PROGRAM if shutil.which(PROGRAM) else f"{Path(sys.executable).parent}/{PROGRAM}"
     return f"""
 Warmgate with {len(workers)} simulated workers of the model {MODEL!r} (also called {", ".join(ALIASES)}):
@@ -151,7 +159,7 @@ Warmgate with {len(workers)} simulated workers of the model {MODEL!r} (also call
 The key for this demo, shown only once. Requests without a key get status 401:
     {key}
 
-Send this request twice and compare x-warmgate-worker and x-warmgate-hit-blocks:
+{console}Send this request twice and compare x-warmgate-worker and x-warmgate-hit-blocks:
     curl -i {address}/v1/chat/completions -H 'authorization: Bearer {key}' \\
       -H 'content-type: application/json' \\
       -d '{{"model": "{MODEL}", "max_tokens": 32, "messages": [{{"role": "user", "content": "{QUESTION}"}}]}}'
@@ -180,6 +188,16 @@ Show where a request would be routed, with the admin key:
       -d '{{"model": "{MODEL}", "messages": [{{"role": "user", "content": "hello"}}]}}'
 
 Metrics: {address}/metrics   Readiness: {address}/readyz   Stop: Ctrl-C
+
+"""
+
+
+def _console_link(address: str, settings: Settings, start: DemoStart) -> str:
+    if not settings.console.enabled:
+        return ""
+    place = f"{_admin_address(address, settings)}/console"
+    return f"""Open the console. This link logs in once, within 10 minutes:
+    {place}/login?token={start.console}
 
 """
 
@@ -268,6 +286,7 @@ def _start(folder: Path, strategy: str) -> DemoStart:
     return DemoStart(
         key=new_secret(KEY_ID),
         admin=new_secret(ADMIN_ID),
+        console=secrets.token_urlsafe(32),
         store=folder / "warmgate.db",
         tokenizer=_tokenizer(folder / "tokenizer") if STRATEGIES[strategy].needs_events else None,
     )

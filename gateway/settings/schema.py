@@ -14,6 +14,7 @@ from gateway.protocol.field_types import Group
 from gateway.settings.adapters import AdaptersSettings
 from gateway.settings.admin import AdminSettings
 from gateway.settings.advanced import AdvancedSettings
+from gateway.settings.console import ConsoleSettings
 from gateway.settings.discovery import KubernetesSettings
 from gateway.settings.engine_events import WorkerEventsSettings
 from gateway.settings.failures import BreakerSettings, DrainSettings, HealthSettings, RetrySettings, TimeoutSettings
@@ -78,6 +79,9 @@ class Settings(Group):
         default=(), description="checks of requests and answers, which models and teams select by name"
     )
     admin: AdminSettings = Field(default=AdminSettings(), description="admin API under /admin/v1")
+    console: ConsoleSettings = Field(
+        default=ConsoleSettings(), description="console: web pages for people who operate the gateway"
+    )
     store: StoreSettings = Field(default=StoreSettings(), description="storage of API keys, quotas and the ledger")
     replicas: ReplicasSettings = Field(
         default=ReplicasSettings(),
@@ -143,6 +147,9 @@ class Settings(Group):
         if self.routing.lease_s < self.timeouts.total_s:
             text = "is shorter than timeouts.total_s, so a long answer would lose its reservation on its worker"
             found.append(Contradiction(("routing", "lease_s"), text))
+        if self.console.enabled and not self.admin.keys:
+            text = "needs an admin key, with which people log in. Configure admin.keys"
+            found.append(Contradiction(("console", "enabled"), text))
         if not self.models:
             found.append(Contradiction(("models",), "is empty. Configure at least one model"))
         return unless_contradictory(self, found)

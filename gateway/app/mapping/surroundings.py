@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import ConfiguredModel
+from gateway.app.console import ConsoleRules
 from gateway.server.on_uvicorn import ServingOptions
 from gateway.server.shared_state import ConnectionLimits
 from gateway.settings import (
@@ -45,6 +46,19 @@ def serving_options(settings: Settings) -> ServingOptions:
 def admin_keys(settings: AdminSettings) -> tuple[AdminKey, ...]:
     return tuple(
         AdminKey(key.id, key.role, key.secret.get_secret_value()) for key in settings.keys if key.secret is not None
+    )
+
+
+def console_rules(settings: Settings) -> ConsoleRules | None:
+    """Return the rules of the console, or None if it is disabled."""
+    console, server = settings.console, settings.server
+    if not console.enabled:
+        return None
+    return ConsoleRules(
+        allowed_hosts=frozenset(map(str.lower, (*console.allowed_hosts, settings.admin.host or server.host))),
+        session_idle_s=console.session_idle_s,
+        session_max_s=console.session_max_s,
+        trusted_proxies=server.trusted_proxies,
     )
 
 

@@ -18,7 +18,7 @@ from gateway.cli.demo import SIMULATE, DemoOptions, DemoStart, _start, demo_sett
 from gateway.server.listener import ServerError, bind
 from gateway.settings import Settings, SettingsError
 
-START = DemoStart(key="wg-demo-k", admin="wg-admin-a", store=Path("/tmp/x/warmgate.db"))
+START = DemoStart(key="wg-demo-k", admin="wg-admin-a", console="l1nk", store=Path("/tmp/x/warmgate.db"))
 
 
 def the_settings(environ: dict[str, str] | None = None, start: DemoStart = START) -> Settings:

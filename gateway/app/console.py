@@ -1,0 +1,64 @@
+"""Assembly of the console. Its packages are imported only if the console is enabled, because they are an extra."""
+
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from gateway.api.admin_access import ROLES, AdminAccess, AdminKey
+from gateway.api.refused_logins import RefusedLogins
+from gateway.server.asgi import App
+
+TOKEN_BYTES: Final = 32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleRules:
+    """Options of the console."""
+
+    allowed_hosts: frozenset[str]
+    session_idle_s: float
+    session_max_s: float
+    trusted_proxies: Sequence[str] = ()
+
+
+def console_of(
+    rules: ConsoleRules | None,
+    *,
+    admin: App,
+    keys: Sequence[AdminKey],
+    refused_logins: RefusedLogins,
+    clock: Callable[[], float],
+    login_token: str | None = None,
+) -> App | None:
+    """Return the console, or None if *rules* is None.
+
+    *login_token* logs in once as the first admin key with the highest role, within 10 minutes.
+    """
+    if rules is None:
+        return None
+    from gateway.console.application import ConsoleOptions, console  # noqa: PLC0415 - an extra
+    from gateway.console.login_links import LoginLinks  # noqa: PLC0415
+
+    links = LoginLinks(clock=clock)
+    if login_token is not None and keys:
+        links.add(login_token, max(keys, key=_rank))
+    return console(
+        ConsoleOptions(
+            allowed_hosts=rules.allowed_hosts,
+            session_idle_s=rules.session_idle_s,
+            session_max_s=rules.session_max_s,
+            trusted_proxies=rules.trusted_proxies,
+        ),
+        admin=admin,
+        access=AdminAccess(keys),
+        links=links,
+        refused_logins=refused_logins,
+        clock=clock,
+        new_token=partial(secrets.token_urlsafe, TOKEN_BYTES),
+    )
+
+
+def _rank(key: AdminKey) -> int:
+    return ROLES.index(key.role)

@@ -1,0 +1,104 @@
+"""ASGI application of the console under `/console`."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.routing import Route
+
+from gateway.api.admin_access import AdminAccess
+from gateway.api.refused_logins import RefusedLogins
+from gateway.console.admin_client import AdminRefused
+from gateway.console.all_pages import ACTIONS, PAGES
+from gateway.console.answers import HEADERS, NOT_KEPT, redirect
+from gateway.console.login import Login
+from gateway.console.login_links import LoginLinks
+from gateway.console.page import Action, Page
+from gateway.console.request_checks import RequestRefused, check_host
+from gateway.console.sessions import Sessions
+from gateway.console.site import HOME, LOGIN, Site
+from gateway.console.static_files import PREFIX, StaticFiles
+from gateway.console.templates import Templates
+from gateway.server.asgi import App, Message, Receive, Send
+
+DOCUMENTATION = "https://github.com/warmgate/warmgate/tree/main/"
+"""Address of the folder that contains the documentation."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleOptions:
+    allowed_hosts: frozenset[str]
+    """Host names that requests may name, in addition to those of this machine."""
+    session_idle_s: float
+    session_max_s: float
+    trusted_proxies: Sequence[str] = ()
+
+
+def console(
+    options: ConsoleOptions,
+    *,
+    admin: App,
+    access: AdminAccess,
+    links: LoginLinks,
+    refused_logins: RefusedLogins,
+    clock: Callable[[], float],
+    new_token: Callable[[], str],
+    pages: Sequence[Page] = PAGES,
+    actions: Sequence[Action] = ACTIONS,
+) -> App:
+    """Return the application. *admin* is the application of `/admin/v1`, which checks and executes everything.
+
+    *new_token* returns a random token with at least 256 bits.
+    """
+    static_files = StaticFiles()
+    templates = Templates(
+        {"static": static_files.addresses, "version": version("warmgate"), "documentation": DOCUMENTATION}
+    )
+    sessions = Sessions(idle_s=options.session_idle_s, max_s=options.session_max_s, clock=clock, new_token=new_token)
+    site = Site(pages, sessions=sessions, templates=templates, static_files=static_files, admin=admin, clock=clock)
+    login = Login(
+        site,
+        access=access,
+        sessions=sessions,
+        links=links,
+        refused_logins=refused_logins,
+        trusted_proxies=options.trusted_proxies,
+        clock=clock,
+    )
+    routes = [
+        Route(f"{HOME}/", _to_home, methods=["GET"]),
+        Route(LOGIN, login.show, methods=["GET"]),
+        Route(LOGIN, login.log_in, methods=["POST"]),
+        Route(f"{HOME}/logout", login.log_out, methods=["POST"]),
+        Route(f"{PREFIX}{{name}}", site.static, methods=["GET"]),
+        *(Route(page.path, site.page(page), methods=["GET"]) for page in pages),
+        *(Route(action.path, site.action(action), methods=["POST"]) for action in actions),
+    ]
+    handled = (RequestRefused, AdminRefused, HTTPException, Exception)
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, site.error))
+    app.router.redirect_slashes = False
+    return _with_host_check(app, options.allowed_hosts)
+
+
+async def _to_home(_request: Request) -> Response:
+    return redirect(HOME)
+
+
+def _with_host_check(app: App, allowed: frozenset[str]) -> App:
+    """Return *app*, changed so that it answers only requests for the hosts *allowed* and for this machine."""
+
+    async def checking(scope: Message, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        try:
+            check_host(request.headers, allowed)
+        except RequestRefused as refused:
+            response = PlainTextResponse(refused.message, refused.status, {**HEADERS, **NOT_KEPT})
+            await response(scope, receive, send)
+            return
+        await app(scope, receive, send)
+
+    return checking

@@ -1,0 +1,91 @@
+"""Numbers and times as the pages of the console show them, with their units."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+MISSING: Final = "–"
+"""Text for a value that is not known."""
+
+
+def count(value: float | None) -> str:
+    """Return a number with three significant digits at most, e.g. 950, 1.2 k or 34 M."""
+    if value is None:
+        return MISSING
+    for limit, unit in ((1e9, " G"), (1e6, " M"), (1e4, " k")):
+        if abs(value) >= limit:
+            scaled = value / (limit if limit != 1e4 else 1e3)
+            return f"{scaled:.1f}{unit}" if abs(scaled) < 100 else f"{scaled:.0f}{unit}"
+    return f"{value:,.0f}" if value == int(value) or abs(value) >= 100 else f"{value:.1f}"
+
+
+def rate(value: float | None) -> str:
+    """Return a number per second."""
+    return MISSING if value is None else f"{count(value)}/s"
+
+
+def seconds(value: float | None) -> str:
+    """Return a duration, e.g. 0.4 ms, 120 ms, 1.5 s, 4 min or 2.5 h."""
+    if value is None:
+        return MISSING
+    if value == 0:
+        return "0 s"
+    if value < 0.01:
+        return f"{value * 1e3:.1f} ms"
+    if value < 1:
+        return f"{value * 1e3:.0f} ms"
+    if value < 120:
+        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
+    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+
+
+def percent(value: float | None) -> str:
+    """Return a share from 0 to 1 as a percentage."""
+    return MISSING if value is None else f"{value * 100:.1f} %"
+
+
+def usd(value: float | None) -> str:
+    """Return an amount in US dollars. Small amounts have more digits."""
+    if value is None:
+        return MISSING
+    if value and abs(value) < 0.01:
+        return f"${value:.5f}"
+    return f"${value:,.2f}"
+
+
+def size(value: float | None) -> str:
+    """Return a number of bytes, e.g. 512 B, 1.5 MiB."""
+    if value is None:
+        return MISSING
+    for limit, unit in ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB")):
+        if abs(value) >= limit:
+            return f"{value / limit:.1f} {unit}"
+    return f"{value:.0f} B"
+
+
+def time_of_day(value: float | None) -> str:
+    """Return the UTC time of day of *value* in seconds since 1970."""
+    return MISSING if value is None else datetime.fromtimestamp(value, UTC).strftime("%H:%M:%S")
+
+
+def moment(value: str | float | None) -> str:
+    """Return a time as date and time of day in UTC. *value* is in RFC 3339 format, or in seconds since 1970."""
+    if value is None:
+        return MISSING
+    try:
+        at = datetime.fromisoformat(value) if isinstance(value, str) else datetime.fromtimestamp(value, UTC)
+    except ValueError:
+        return str(value)
+    return at.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+FORMATS: Final = {
+    "count": count,
+    "rate": rate,
+    "seconds": seconds,
+    "percent": percent,
+    "usd": usd,
+    "size": size,
+    "time_of_day": time_of_day,
+    "moment": moment,
+}
+"""Functions of this module that templates use as filters."""

@@ -1,0 +1,99 @@
+"""Login with an admin key or with a one-time link, and logout."""
+
+from collections.abc import Callable, Sequence
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from gateway.api.admin_access import AdminAccess, AdminKey
+from gateway.api.refused_logins import RefusedLogins
+from gateway.console import answers
+from gateway.console.forms import form_of
+from gateway.console.login_limit import LoginLimit
+from gateway.console.login_links import LoginLinks
+from gateway.console.request_checks import check_csrf, check_origin
+from gateway.console.sessions import Sessions
+from gateway.console.site import HOME, LOGIN, Site, back_to
+from gateway.protocol.errors import GatewayError
+from gateway.protocol.networks import Address, Networks, source_of
+
+
+class Login:
+    """Handlers for login and logout. *refused_logins* records failed logins in the audit log."""
+
+    def __init__(
+        self,
+        site: Site,
+        *,
+        access: AdminAccess,
+        sessions: Sessions,
+        links: LoginLinks,
+        refused_logins: RefusedLogins,
+        trusted_proxies: Sequence[str],
+        clock: Callable[[], float],
+    ) -> None:
+        self._site = site
+        self._access = access
+        self._sessions = sessions
+        self._links = links
+        self._refused_logins = refused_logins
+        self._proxies = Networks(trusted_proxies)
+        self._limit = LoginLimit(clock=clock)
+
+    async def show(self, request: Request) -> Response:
+        """Show the login form, or log in with the token of a one-time link."""
+        token = request.query_params.get("token")
+        # Another site must not log a reader in with a link of its own.
+        if token and request.headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
+            key = self._links.exchange(token)
+            if key is not None:
+                return self._open(request, key, HOME)
+            text = "This link was used before, or it is older than 10 minutes. Log in with an admin key."
+            return self._form(403, text, HOME)
+        place = back_to(request.query_params.get("next"), HOME)
+        if self._site.session_of(request) is not None:
+            return answers.redirect(place)
+        return self._form(200, None, place)
+
+    async def log_in(self, request: Request) -> Response:
+        """Open a session for the admin key in the form."""
+        check_origin(request.headers)
+        form = await form_of(request)
+        place, address = back_to(form.get("next"), HOME), self._address(request)
+        wait_s = self._limit.retry_after_s(address)
+        if wait_s > 0:
+            headers = {"retry-after": str(int(wait_s) + 1)}
+            return self._form(429, f"Too many failed logins. Try again in {int(wait_s) + 1} seconds.", place, headers)
+        try:
+            key = self._access.check(None, form.get("key", ""))
+        except GatewayError:
+            self._limit.count_failure(address)
+            self._refused_logins.count_request(request, has_key=bool(form.get("key")))
+            return self._form(403, "The admin key is unknown.", place)
+        return self._open(request, key, place)
+
+    async def log_out(self, request: Request) -> Response:
+        """End the session at once, on all pages."""
+        check_origin(request.headers)
+        session = self._site.session_of(request)
+        if session is not None:
+            check_csrf((await form_of(request)).get("csrf", ""), session)
+            self._sessions.end(session)
+        return answers.without_session(answers.redirect(LOGIN))
+
+    def _open(self, request: Request, key: AdminKey, place: str) -> Response:
+        """Start a new session, and end the session that the browser had before."""
+        former = self._site.session_of(request)
+        if former is not None:
+            self._sessions.end(former)
+        return answers.with_session(answers.redirect(place), self._sessions.open(key))
+
+    def _form(self, status: int, text: str | None, place: str, headers: dict[str, str] | None = None) -> Response:
+        context = {"text": text, "next": place}
+        html = self._site.render("login.html", context, session=None, title="Log in")
+        return answers.page(html, status, headers)
+
+    def _address(self, request: Request) -> Address | None:
+        peer = None if request.client is None else request.client.host
+        forwarded = request.headers.getlist("x-forwarded-for")
+        return source_of(peer, ",".join(forwarded) if forwarded else None, self._proxies)

@@ -1,0 +1,176 @@
+"""Handlers of the console for pages, event streams, actions and static files."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+
+from gateway.console import answers
+from gateway.console.admin_client import AdminClient, AdminRefused
+from gateway.console.events import EventStreams
+from gateway.console.forms import form_of
+from gateway.console.page import Action, Context, Done, Page, View
+from gateway.console.request_checks import RequestRefused, check_csrf, check_origin
+from gateway.console.sessions import Session, Sessions
+from gateway.console.static_files import StaticFiles
+from gateway.console.templates import Templates
+from gateway.server.asgi import App
+from gateway.server.stop import SCOPE_KEY
+
+HOME = "/console"
+LOGIN = "/console/login"
+EVENTS = "text/event-stream"
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+class Site:
+    """Handlers that need a session. *admin* is the application of the admin API."""
+
+    def __init__(
+        self,
+        pages: Sequence[Page],
+        *,
+        sessions: Sessions,
+        templates: Templates,
+        static_files: StaticFiles,
+        admin: App,
+        clock: Callable[[], float],
+    ) -> None:
+        self._sessions = sessions
+        self._templates = templates
+        self._static_files = static_files
+        self._admin = admin
+        self._navigation = [page for page in pages if page.in_navigation]
+        self._streams = EventStreams(is_live=sessions.is_live, clock=clock)
+
+    def page(self, page: Page) -> Handler:
+        """Return the handler of *page*, which also serves the event stream of its live parts."""
+
+        async def serve(request: Request) -> Response:
+            is_stream = EVENTS in request.headers.get("accept", "")
+            session = self.session_of(request, is_use=not is_stream)
+            if session is None:
+                return self._needs_login(request, is_stream=is_stream)
+            view = self._view(request, session)
+            if is_stream:
+                return self._events(request, page, view)
+            context = await page.load(view)
+            return answers.page(self.render(page.template, context, session=session, title=page.title, page=page))
+
+        return serve
+
+    def action(self, action: Action) -> Handler:
+        """Return the handler of *action*."""
+
+        async def serve(request: Request) -> Response:
+            check_origin(request.headers)
+            session = self.session_of(request)
+            if session is None:
+                return answers.redirect(LOGIN)
+            form = await form_of(request)
+            check_csrf(form.get("csrf", ""), session)
+            if not session.key.may(action.role):
+                raise RequestRefused(403, f"This action needs the role {action.role}.")
+            try:
+                outcome = await action.act(self._view(request, session), form)
+            except AdminRefused as refused:
+                session.notify("failed", refused.message)
+                return answers.redirect(back_to(form.get("back"), action.back))
+            if isinstance(outcome, Done):
+                session.notify("done", outcome.text)
+                return answers.redirect(outcome.location)
+            html = self.render(outcome.template, outcome.context, session=session, title=outcome.title)
+            return answers.page(html)
+
+        return serve
+
+    async def static(self, request: Request) -> Response:
+        """Serve a file of the folder `static`."""
+        file = self._static_files.find(request.path_params["name"])
+        if file is None:
+            raise HTTPException(404)
+        return answers.static(file)
+
+    async def error(self, request: Request, fault: Exception) -> Response:
+        """Return the error page for *fault*."""
+        match fault:
+            case RequestRefused() | AdminRefused():
+                status, text = fault.status, fault.message
+            case HTTPException(status_code=404):
+                status, text = 404, "The console has no page with this address."
+            case HTTPException(status_code=405):
+                status, text = 405, "This address cannot be used in this way."
+            case _:
+                status, text = 500, "The console failed to serve this request. The log of the gateway has the reason."
+        session = self.session_of(request, is_use=False)
+        context = {"status": status, "text": text}
+        return answers.page(self.render("error.html", context, session=session, title=f"Error {status}"), status)
+
+    def session_of(self, request: Request, *, is_use: bool = True) -> Session | None:
+        """Return the session of *request*, or None if it has none."""
+        return self._sessions.find(request.cookies.get(answers.COOKIE), is_use=is_use)
+
+    def render(
+        self, template: str, context: Context, *, session: Session | None, title: str, page: Page | None = None
+    ) -> str:
+        """Return the HTML of a whole page with the navigation for *session*."""
+        section = None if page is None else page.section or page.path
+        return self._templates.render(
+            template,
+            {
+                **_shared(session),
+                "title": title,
+                "navigation": [] if session is None else self._navigation,
+                "section": section,
+                "is_live": page is not None and bool(page.live),
+                "notices": [] if session is None else session.take_notices(),
+                **context,
+            },
+        )
+
+    def _view(self, request: Request, session: Session) -> View:
+        client = AdminClient(self._admin, session.key)
+        return View(session, client, dict(request.query_params), dict(request.path_params))
+
+    def _needs_login(self, request: Request, *, is_stream: bool) -> Response:
+        if is_stream:
+            return Response(status_code=401, headers={**answers.HEADERS, **answers.NOT_KEPT})
+        query = f"?{request.url.query}" if request.url.query else ""
+        place = f"{request.url.path}{query}"
+        return answers.redirect(LOGIN if place == HOME else f"{LOGIN}?next={quote(place, safe='')}")
+
+    def _events(self, request: Request, page: Page, view: View) -> Response:
+        if not page.live:
+            raise HTTPException(404)
+        if not self._streams.has_room(view.session):
+            return Response(status_code=429, headers={**answers.HEADERS, **answers.NOT_KEPT})
+        stop = request.scope.get("state", {}).get(SCOPE_KEY)
+        stream = self._streams.stream(
+            view.session, partial(self._parts, page, view), interval_s=page.interval_s, stop=stop
+        )
+        headers = {**answers.HEADERS, **answers.NOT_KEPT, "x-accel-buffering": "no"}
+        return StreamingResponse(stream, media_type=EVENTS, headers=headers)
+
+    async def _parts(self, page: Page, view: View) -> dict[str, str]:
+        """Return the HTML of each live part of *page*. An error of the admin API keeps the parts as they are."""
+        try:
+            context = {**_shared(view.session), **await page.load(view)}
+        except AdminRefused:
+            return {}
+        return {name: self._templates.render(template, context) for name, template in page.live.items()}
+
+
+def back_to(place: str | None, otherwise: str) -> str:
+    """Return *place* if it is a path of the console, else *otherwise*. A form or a link states *place*."""
+    if place is None or not (place == HOME or place.startswith((f"{HOME}/", f"{HOME}?"))):
+        return otherwise
+    return place if place.isascii() and place.isprintable() and "\\" not in place else otherwise
+
+
+def _shared(session: Session | None) -> Context:
+    """Return the values that pages and live parts have in common."""
+    return {"key": None if session is None else session.key, "csrf": "" if session is None else session.csrf}
