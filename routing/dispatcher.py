@@ -17,16 +17,17 @@ from routing.strategies.by_name import StrategiesByName
 class Dispatch(Value):
     """Released request with its candidate workers, best first. The request is already booked on the first candidate."""
 
-    __match_args__ = ("request", "order", "booking", "reason", "strategy")
+    __match_args__ = ("request", "order", "booking", "reason", "strategy", "reserves")
     __slots__ = __match_args__
 
-    def __init__(
+    def __init__(  # noqa: PLR0917  # one for each field
         self,
         request: Request,
         order: list[Candidate],
         booking: Booking | None,
         reason: Reason,
         strategy: str,
+        reserves: int = 0,
     ) -> None:
         self.request: Final = request
         self.order: Final = order
@@ -35,6 +36,8 @@ class Dispatch(Value):
         self.reason: Final = reason
         self.strategy: Final = strategy
         """Name of the strategy that ordered the candidate workers."""
+        self.reserves: Final = reserves
+        """Number of workers at the end of `order` that the strategy did not rank, because they are in later pools."""
 
 
 MIN_RETRY_S = 1.0
@@ -207,12 +210,15 @@ class Immediate:
         name = request.strategy or self._strategies.default
         if not candidates:
             return Dispatch(request, [], None, "none", name)
+        reserves = 0
         if not self._fleet.members.has_pools:
             order = admitting_first(self._strategies.named(name).rank(request, candidates))
         else:
             reach = self._fleet.reach(request, candidates)
             order = admitting_first(self._strategies.named(name).rank(request, reach.near)) + reach.far
-        return Dispatch(request, order, self._fleet.bookings.book(request, order[0], now), reason_of(order), name)
+            reserves = len(reach.far)
+        booking = self._fleet.bookings.book(request, order[0], now)
+        return Dispatch(request, order, booking, reason_of(order), name, reserves)
 
 
 def admitting_first(ranked: list[Candidate]) -> list[Candidate]:

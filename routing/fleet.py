@@ -233,6 +233,17 @@ class Fleet:
             for worker, candidate in zip(others, self._as_candidates(others, request, now), strict=True)
         ]
 
+    @property
+    def size(self) -> int:
+        """Number of workers of the fleet, ready or not."""
+        return len(self._workers)
+
+    def left_out(self, request: Request, order: Sequence[Candidate], most: int) -> list[tuple[str, WhyNot]]:
+        """Return up to *most* workers that are not candidates in *order*, each with the reason. O(workers)."""
+        ranked = {candidate.worker for candidate in order}
+        others = [worker for worker in self._workers.values() if worker.id not in ranked]
+        return [(worker.id, _why_not(worker, request)) for worker in others[:most]]
+
     def _clear_cache(self, worker: WorkerId) -> None:
         self.caches.clear(worker)
         self.sessions.forget_worker(worker)

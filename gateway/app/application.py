@@ -83,6 +83,7 @@ from gateway.telemetry.fallback_metrics import FallbackMetrics
 from gateway.telemetry.loop_watch import LoopWatch
 from gateway.telemetry.metrics import Metrics, StateCollector
 from gateway.telemetry.process_metrics import BuildInfo, ProcessMetrics
+from gateway.telemetry.receipts.ring import ReceiptRing
 from gateway.telemetry.reloads import Reloaded, Reloads
 from gateway.telemetry.request_log import RequestLog, Sink
 from gateway.telemetry.route_metrics import RouteMetrics
@@ -190,6 +191,7 @@ class _Parts:
     traffic: TrafficCounters
     loop_watch: LoopWatch
     metrics: Metrics
+    receipts: ReceiptRing | None
     path: _Path
 
 
@@ -264,7 +266,9 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
     )
     logs = _request_logs(settings, log_sink)
     traffic = TrafficCounters()
-    completed_requests = CompletedRequests([metrics, team_metrics, traffic, rules.tracing, *logs])
+    receipts = _receipts(settings, outside)
+    kept: list[Observer] = [] if receipts is None else [receipts]
+    completed_requests = CompletedRequests([metrics, team_metrics, traffic, rules.tracing, *kept, *logs])
     return _Parts(
         outside,
         fleet,
@@ -276,6 +280,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         traffic,
         loop_watch,
         metrics,
+        receipts,
         _path(settings, outside, fleet, rules, completed_requests, CompletedRequests(logs)),
     )
 
@@ -381,6 +386,7 @@ def _path(  # noqa: PLR0917  # in the order in which they are made
         tracers=rules.tracing.tracers,
         guarded=rules.guardrails.in_force,
         max_concurrent_requests=settings.server.max_concurrent_requests,
+        keeps_decisions=_keeps_receipts(settings),
     )
     kept_looks = KeptLooks(rules.tenancy.admission, looks, clock=outside.clock)
     return _Path(proxy, completed_requests, disconnects, keep_alive, owners, kept_looks, bodies, reader, guard)
@@ -654,6 +660,17 @@ def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:
     if not settings.logging.requests:
         return []
     return [RequestLog(sink or sys.stdout.buffer, wall_clock=time.time)]  # noqa: TID251
+
+
+def _keeps_receipts(settings: Settings) -> bool:
+    """Return whether receipts are kept, which only administrators can read."""
+    return settings.admin.receipts > 0 and bool(settings.admin.keys)
+
+
+def _receipts(settings: Settings, outside: _Outside) -> ReceiptRing | None:
+    if not _keeps_receipts(settings):
+        return None
+    return ReceiptRing(settings.admin.receipts, clock=outside.clock, wall_clock=outside.wall_clock)
 
 
 def _index(settings: Settings) -> RadixTree:

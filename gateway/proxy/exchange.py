@@ -1,10 +1,11 @@
 """Collect facts about a request for its response headers, its log line and its metrics."""
 
-from typing import Literal
+from typing import Final, Literal
 
 from gateway.models.model import Model
 from gateway.models.routes.route import RouteChoice
 from gateway.protocol.usage import Usage
+from gateway.proxy.decision import Decision
 from gateway.proxy.tracing.trace import Trace
 from gateway.tenancy.ledger.entry import Entry
 from gateway.tenancy.ledger.price import Price
@@ -13,6 +14,9 @@ from gateway.tenancy.quota.quota import Reservation
 from gateway.tenancy.teams.caller import Caller
 from routing.candidate import Source
 from routing.explanation import Reason
+
+MAX_FAILURES: Final = 16
+"""Maximum number of failed attempts to keep for the receipt of a request."""
 
 
 class Account:
@@ -127,6 +131,16 @@ class Exchange:
     cost_usd: float = 0.0
     saved_usd: float = 0.0
     """Savings in US dollars, because cached prompt tokens cost less than computed ones."""
+    keeps_decision: bool = False
+    """Whether the routing decision and failed attempts are kept, for the receipt of the request."""
+    decision: Decision | None = None
+    """Last routing decision before the first byte of the answer, or None without a decision or if none are kept."""
+    failures: tuple[tuple[str, str], ...] = ()
+    """Backends that failed, each with the name of the error, if they are kept. The last backend is included only if
+    it failed before another attempt or after its first byte.
+    """
+    session: bytes | None = None
+    """Session as workers receive it (see `engine_session`), or None if the request names no session."""
     trace: Trace | None = None
     """Trace of the request, or None if the request is not traced. Only the trace is allowed to keep a prompt, for
     configured trace receivers.
@@ -143,6 +157,11 @@ class Exchange:
         """
         if self.trace is not None:
             self.trace.enter(phase)
+
+    def note_failure(self, backend: str, error: str) -> None:
+        """Keep that *backend* failed with the error named *error*, if failures are kept."""
+        if self.keeps_decision and len(self.failures) < MAX_FAILURES:
+            self.failures = (*self.failures, (backend, error))
 
     def began(self, now: float) -> None:
         """Record *now* as the time of the first useful byte of the stream, unless an earlier time was recorded."""

@@ -84,6 +84,7 @@ class FallbackAttempts:
                 return attempt, None  # noqa: TRY300  # the rest of the block cannot raise
             except (UpstreamError, ClientError) as error:
                 cause = error.with_traceback(None)
+                self._exchange.note_failure(fallback_attempt.backend.id, cause.reason)
                 if self._exchange.trace is not None:
                     self._exchange.trace.failed(cause)
                     self._exchange.trace.end_attempt(Ending.FAILED)

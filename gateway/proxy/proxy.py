@@ -70,9 +70,10 @@ class Proxy:
         tracers: Tracers = Tracers(),  # noqa: B008  # stays empty: nothing is traced
         guarded: GuardedModels = GuardedModels(),  # noqa: B008  # stays empty: nothing is guarded
         max_concurrent_requests: int | None = None,
+        keeps_decisions: bool = False,
     ) -> None:
         """Create the proxy. *max_concurrent_requests* limits the requests in progress of all callers together. None
-        means no limit.
+        means no limit. *keeps_decisions* keeps routing decisions for the receipts of requests.
         """
         self._admission = admission
         self._endpoints = endpoints
@@ -90,6 +91,7 @@ class Proxy:
         self._tracers = tracers
         self._guarded = guarded
         self._max_running = sys.maxsize if max_concurrent_requests is None else max_concurrent_requests
+        self._keeps_decisions = keeps_decisions
         self._running = 0
 
     def serves(self, path: str) -> bool:
@@ -100,6 +102,7 @@ class Proxy:
         incoming = Incoming(scope, receive)
         request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)
         exchange = Exchange(request_id, incoming.path, self._clock())
+        exchange.keeps_decision = self._keeps_decisions
         endpoint = self._endpoints[exchange.path]
         tracer = self._tracers.current
         if tracer is not None:

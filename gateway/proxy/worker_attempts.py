@@ -24,6 +24,7 @@ from gateway.proxy.adapter_attempt import AdapterAttempt
 from gateway.proxy.attempt import OVERLOADED, RETRY_AFTER_S, Attempt, ask
 from gateway.proxy.continuation.continuation import Continuation
 from gateway.proxy.current_attempt import CurrentAttempt
+from gateway.proxy.decision import Decision
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.kv_transfer.kv_transfer import kv_transfer_for
 from gateway.proxy.prefill_decode_attempt import PrefillDecodeAttempt
@@ -93,8 +94,9 @@ class WorkerAttempts:
                 dispatch = (
                     dispatch_queue.at_once(self._request) if skips_queue else await dispatch_queue.admit(self._request)
                 )
-                self._exchange.queued_s += self._clock() - since
-                self._note_dispatch(dispatch)
+                now = self._clock()
+                self._exchange.queued_s += now - since
+                self._note_dispatch(dispatch, now)
                 attempt = await self._first_of(dispatch.order, call, may_always_retry=skips_queue)
                 if attempt is None:
                     spare = self._model.fleet.cut_off(self._request, self._clock())
@@ -114,6 +116,7 @@ class WorkerAttempts:
         """
         if self._exchange.trace is not None:
             self._exchange.trace.failed(error)
+        self._exchange.note_failure(worker, error.reason)
         self.retry_state.note_failure(worker, error)
         await self.current.give_back(_ending_of(error))
         if isinstance(error, ConnectFailed) or (isinstance(error, UpstreamTimeout) and error.phase == "connect"):
@@ -180,12 +183,14 @@ class WorkerAttempts:
                 self._watch_stream(candidate.worker, attempt)
         return attempt
 
-    def _note_dispatch(self, dispatch: Dispatch) -> None:
+    def _note_dispatch(self, dispatch: Dispatch, now: float) -> None:
         exchange = self._exchange
         exchange.strategy = dispatch.strategy
         exchange.reason = dispatch.reason
         exchange.prompt_blocks = self._request.prefix.blocks
         self.current.booking = dispatch.booking
+        if exchange.keeps_decision and exchange.first_byte is None:
+            exchange.decision = Decision(dispatch, self._model.fleet, now)
         if exchange.trace is not None:
             exchange.trace.dispatched(dispatch)
 

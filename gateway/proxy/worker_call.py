@@ -26,7 +26,8 @@ def call_of(  # noqa: PLR0917  # in the order in which they are known
     """Return the call to a worker of *model* for the request body *raw*, which was parsed into *body*."""
     headers = incoming.upstream_headers(exchange.request_id, endpoint.media)
     if request.session is not None:
-        headers.append((ENGINE_HEADER, engine_session(request.session, request.team)))
+        exchange.session = engine_session(request.session, request.team)
+        headers.append((ENGINE_HEADER, exchange.session))
     shown = model.engine_fields.for_workers(body)
     return Call(
         method=b"POST",

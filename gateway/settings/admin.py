@@ -41,3 +41,10 @@ class AdminSettings(Group):
     keys: Annotated[tuple[AdminKeySettings, ...], Field(strict=False)] = Field(
         default=(), description="keys for /admin/v1 and /warmgate/explain. Without keys, both are disabled."
     )
+    receipts: int = Field(
+        default=20000,
+        ge=0,
+        le=1_000_000,
+        description="number of latest requests whose receipts (why this worker, and what came of it) the gateway keeps "
+        "in memory for /admin/v1/requests, at about 400 bytes each. 0, or no keys, keeps none.",
+    )

@@ -182,7 +182,8 @@ class LateBinding:
             ranked = strategy.rank(request, near)
             order = self._free_first(ranked, now) if strategy.accepts_any_worker else admitting_first(ranked)
             if self._is_free(order[0], now):
-                return self._book(request, order + far if far else order, now, level=request.priority)
+                whole = order + far if far else order
+                return self._book(request, whole, now, level=request.priority, reserves=len(far))
         self._hold_or_refuse(Waiting(request, since, begins_session=begins_session), candidates, now)
         return None
 
@@ -295,7 +296,7 @@ class LateBinding:
         yield from self._immediate.poll(now)
 
     def _send(self, each: Waiting, order: list[Candidate], now: float) -> Dispatch:
-        dispatch = self._book(each.request, order, now, level=each.level)
+        dispatch = self._book(each.request, order, now, level=each.level, reserves=len(each.reserves))
         self._queue.remove(each.request)
         return dispatch
 
@@ -304,12 +305,12 @@ class LateBinding:
         self._queue.remove(each.request)
         return Dispatch(each.request, [], None, "none", each.request.strategy or self._strategies.default)
 
-    def _book(self, request: Request, order: list[Candidate], now: float, *, level: int) -> Dispatch:
+    def _book(self, request: Request, order: list[Candidate], now: float, *, level: int, reserves: int = 0) -> Dispatch:
         booking = self._fleet.bookings.book(request, order[0], now)
         if booking is not None:
             self._charge(request, order[0], booking, now, level=level)
         name = request.strategy or self._strategies.default
-        return Dispatch(request, order, booking, reason_of(order), name)
+        return Dispatch(request, order, booking, reason_of(order), name, reserves)
 
     def _charge(self, request: Request, candidate: Candidate, booking: Booking, now: float, *, level: int) -> None:
         """Charge the cost of a sent request to its team, and include the request in the throughput."""

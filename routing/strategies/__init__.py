@@ -17,6 +17,7 @@ class Make(Protocol):
     """Constructor of a routing strategy. Ties are broken by *ties*, or at random if *ties* is None."""
 
     is_late_bound: bool
+    ranks_by_cost: bool
     needs_events: bool
 
     def __call__(self, rng: random.Random, ties: Rendezvous | None = None, /) -> Strategy: ...

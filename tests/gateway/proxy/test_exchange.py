@@ -22,3 +22,15 @@ def test_phases_are_recorded_in_the_trace() -> None:
     exchange.enter(None)
 
     assert [("reserve", 100.0)] == [(span.name, span.ended) for span in exchange.trace.spans]
+
+
+def test_at_most_sixteen_failures_are_kept() -> None:
+    """A request without a receipt keeps none."""
+    kept, plain = an_exchange(keeps_decision=True), an_exchange()
+    for number in range(20):
+        kept.note_failure(f"w{number}", "ConnectFailed")
+        plain.note_failure(f"w{number}", "ConnectFailed")
+
+    assert 16 == len(kept.failures)
+    assert ("w15", "ConnectFailed") == kept.failures[-1]
+    assert () == plain.failures

@@ -190,3 +190,11 @@ async def test_attempts_at_the_only_fallback_are_bounded(
     attempt, _ = await patiently(trial, wait_s, most)
 
     assert (None, attempts) == (attempt, trial.exchange.attempts)
+
+
+async def test_failures_are_kept_if_receipts_are() -> None:
+    trial = Trial(Refuses(), Answers(200, WHOLE))
+    trial.exchange.keeps_decision = True
+    await trial.attempts.first_answer(None)
+
+    assert (("f0", "ConnectFailed"),) == trial.exchange.failures

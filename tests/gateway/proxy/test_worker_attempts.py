@@ -526,3 +526,22 @@ async def test_no_worker_is_cut_off_before_its_speed_is_known() -> None:
     await Trial(a_model(worker, Streams(HELLO, DONE)), streams=True).run()
 
     assert [None] == worker.first_byte_s
+
+
+async def test_the_decision_and_the_failures_are_kept_if_receipts_are() -> None:
+    """In the order of the dispatch; the second worker answered."""
+    trial = Trial(a_model(Refuses(), Answers(200)))
+    trial.exchange.keeps_decision = True
+    await trial.run()
+    decision = trial.exchange.decision
+
+    assert decision is not None
+    assert ["a", "b"] == [candidate.worker for candidate in decision.candidates]
+    assert (("a", "ConnectFailed"),) == trial.exchange.failures
+
+
+async def test_nothing_is_kept_without_receipts() -> None:
+    trial = Trial(a_model(Refuses(), Answers(200)))
+    await trial.run()
+
+    assert (None, ()) == (trial.exchange.decision, trial.exchange.failures)

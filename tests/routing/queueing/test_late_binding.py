@@ -765,6 +765,7 @@ class TestPools:
         (dispatch,) = dispatcher.poll(9.19)
 
         assert [A, B] == [candidate.worker for candidate in dispatch.order]
+        assert 1 == dispatch.reserves
 
     def test_what_it_has_waited_counts(self) -> None:
         """The engine of a is full, whatever the clock says: after five seconds the second pool is as good."""
@@ -805,6 +806,7 @@ class TestPools:
         (dispatch,) = dispatcher.poll(0.0)
 
         assert [A, B, C] == [candidate.worker for candidate in dispatch.order]
+        assert 2 == dispatch.reserves
 
 
 class TestPrice:

@@ -1,0 +1,264 @@
+"""Compact form of a receipt: references to strings that many requests share, and numbers packed in bytes.
+
+A receipt takes about 400 bytes, and packing it takes less than a microsecond when this module is compiled.
+`receipt.py` turns a record into a `Receipt` when somebody reads it.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from librt.strings import (
+    BytesWriter,
+    read_f32_le,
+    read_f64_le,
+    read_i32_le,
+    write_f32_le,
+    write_f64_le,
+    write_i16_le,
+    write_i32_le,
+)
+
+from gateway.proxy.decision import Decision
+from gateway.proxy.exchange import Exchange
+from gateway.proxy.tracing.trace import Trace
+from routing.candidate import Candidate
+from routing.explanation import prefill_s
+from routing.request import Request
+from routing.strategies.prefix_aware import cost_s
+
+HEAD: Final = "<dfi10f5i3hB"
+"""Format of the numbers of a request, for the module `struct`: start in seconds since 1970, duration, status, then
+seconds, tokens and costs, then counts, and flags. See `_write_head` for the order.
+"""
+CANDIDATE: Final = "<7fi3hB"
+"""Format of the numbers of a candidate: cached tokens, then seconds, then counts, and flags. See `_write_candidate`."""
+STREAMS: Final = 1
+FELL_BACK: Final = 2
+REPORTED: Final = 4
+"""Flag of a predicted hit that comes from the engine's cache events."""
+ADMITS: Final = 1
+UNKNOWN: Final = float("nan")
+"""Seconds that are not known."""
+MAX_SPANS: Final = 32
+"""Maximum number of spans of a trace to keep in a receipt."""
+_MAX_I32: Final = 2**31 - 1
+_MAX_I16: Final = 2**15 - 1
+_DURATION: Final = 8
+_STATUS: Final = 12
+
+
+class Rare:
+    """Facts that few requests have."""
+
+    __slots__ = ("excluded", "failures", "guardrails", "prefill", "prefill_worker", "refused_by", "spans", "trace_id")
+
+    def __init__(self, exchange: Exchange, trace_id: int | None, spans: tuple[tuple[str, ...], bytes] | None) -> None:
+        decision = exchange.decision
+        self.excluded = None if decision is None else decision.excluded
+        self.failures = exchange.failures
+        self.guardrails = exchange.guardrails
+        self.prefill = exchange.prefill
+        self.prefill_worker = exchange.prefill_worker
+        self.refused_by = exchange.refused_by
+        self.spans = spans
+        """Names of the trace's spans, and for each span two numbers of four bytes: start and duration in seconds."""
+        self.trace_id = trace_id
+
+
+class Record:
+    """Facts about one completed request. It contains no text of the request."""
+
+    __slots__ = (
+        "backend",
+        "error",
+        "key",
+        "model",
+        "numbers",
+        "rare",
+        "reason",
+        "request_id",
+        "served_by",
+        "session",
+        "strategy",
+        "team",
+        "workers",
+    )
+
+    def __init__(self, exchange: Exchange, workers: tuple[str, ...], numbers: bytes, rare: Rare | None) -> None:
+        self.request_id = exchange.request_id
+        self.team = exchange.team
+        self.key = exchange.key
+        self.model = exchange.model
+        self.session = exchange.session
+        self.strategy = exchange.strategy
+        self.reason: str | None = exchange.reason
+        self.backend = exchange.backend
+        self.served_by = exchange.served_by
+        self.error = exchange.error
+        self.workers = workers
+        """Kept candidates, in the order in which they were to be tried."""
+        self.numbers = numbers
+        """Numbers of the request in the format `HEAD`, and then of each candidate in the format `CANDIDATE`."""
+        self.rare = rare
+
+    @property
+    def began_at(self) -> float:
+        """Start of the request in seconds since 1970."""
+        return read_f64_le(self.numbers, 0)
+
+    @property
+    def duration_s(self) -> float:
+        return read_f32_le(self.numbers, _DURATION)
+
+    @property
+    def status(self) -> int:
+        return read_i32_le(self.numbers, _STATUS)
+
+
+class Packer:
+    """Conversion of completed requests into records. It shares one buffer and equal tuples between requests."""
+
+    def __init__(self) -> None:
+        self._writer = BytesWriter()
+        self._tuples: dict[tuple[str, ...], tuple[str, ...]] = {}
+
+    def record(self, exchange: Exchange, ended: float, began_at: float) -> Record:
+        """Return the record of the request *exchange*, which began at *began_at*, in seconds since 1970, and ended at
+        *ended*, in monotonic seconds.
+        """
+        writer = self._writer
+        writer.truncate(0)
+        decision = exchange.decision
+        workers: tuple[str, ...] = ()
+        if decision is None:
+            _write_head(writer, exchange, ended, began_at, UNKNOWN, 0, 0)
+        else:
+            candidates, request = decision.candidates, decision.request
+            costs_s = [cost_s(request, candidate, decision.price) for candidate in candidates]
+            regret_s = hindsight_regret_s(exchange, decision, costs_s)
+            _write_head(writer, exchange, ended, began_at, regret_s, decision.count, decision.ranked)
+            for place, candidate in enumerate(candidates):
+                _write_candidate(writer, request, candidate, costs_s[place], decision.ranks[place])
+            workers = self._shared(tuple([str(candidate.worker) for candidate in candidates]))
+        return Record(exchange, workers, writer.getvalue(), self._rare(exchange, decision))
+
+    def _rare(self, exchange: Exchange, decision: Decision | None) -> Rare | None:
+        trace = exchange.trace
+        if trace is None:
+            left_out = None if decision is None else decision.excluded
+            has_more = exchange.failures or exchange.guardrails or exchange.prefill is not None
+            has_rare = left_out is not None or exchange.refused_by is not None or has_more
+            return Rare(exchange, None, None) if has_rare else None
+        return Rare(exchange, trace.trace_id, self._spans(trace))
+
+    def _spans(self, trace: Trace) -> tuple[tuple[str, ...], bytes]:
+        spans = trace.spans[:MAX_SPANS]
+        writer = BytesWriter()
+        for span in spans:
+            write_f32_le(writer, span.began - trace.began)
+            ended = span.ended
+            write_f32_le(writer, UNKNOWN if ended is None else ended - span.began)
+        return self._shared(tuple([span.name for span in spans])), writer.getvalue()
+
+    def _shared(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Return a tuple equal to *names* that other records use too."""
+        kept = self._tuples.get(names)
+        if kept is None:
+            if len(self._tuples) >= 1024:
+                self._tuples.clear()
+            self._tuples[names] = kept = names
+        return kept
+
+
+def hindsight_regret_s(exchange: Exchange, decision: Decision, costs_s: Sequence[float]) -> float:
+    """Return the regret of a decision: the seconds by which the chosen worker cost more than the cheapest other one.
+
+    The cost of the chosen worker, which is the first candidate, is computed with the cache hit that its engine reported
+    in place of the predicted hit. The costs of the other candidates are the predicted ones. The regret is 0 if no other
+    candidate would have cost less, and also if there is no other candidate. It is NaN without a candidate.
+
+    The predicted hit of the chosen worker counts if the engine reported no hit, or if the reported hit does not belong
+    to the decision, because another worker answered, continued the answer, or computed the prompt.
+    """
+    if not costs_s:
+        return UNKNOWN
+    own_s, usage = costs_s[0], exchange.usage
+    chosen, request = decision.candidates[0], decision.request
+    if usage is not None and exchange.backend == chosen.worker and exchange.attempts == 1 and not exchange.continued:
+        reported = usage.cached_tokens
+        if reported is not None and exchange.prefill != "remote":
+            predicted = max(1.0, request.prompt_tokens - chosen.hit_tokens)
+            actual = max(1.0, request.prompt_tokens - float(reported))
+            own_s += (actual - predicted) * chosen.load.prefill_s_per_token * decision.price
+    best_s = own_s
+    for other_s in costs_s[1:]:
+        best_s = min(best_s, other_s)
+    return own_s - best_s
+
+
+def _write_head(  # noqa: PLR0917  # in the order of writing
+    writer: BytesWriter,
+    exchange: Exchange,
+    ended: float,
+    began_at: float,
+    regret_s: float,
+    candidates: int,
+    ranked: int,
+) -> None:
+    started, first, decision, usage = exchange.started, exchange.first_byte, exchange.decision, exchange.usage
+    predicted_s = exchange.predicted_ttft_s
+    write_f64_le(writer, began_at)
+    write_f32_le(writer, ended - started)
+    write_i32_le(writer, _i32(exchange.status))
+    write_f32_le(writer, UNKNOWN if first is None else first - started)
+    write_f32_le(writer, UNKNOWN if decision is None else decision.at - started)
+    write_f32_le(writer, exchange.queued_s)
+    write_f32_le(writer, UNKNOWN if predicted_s is None else predicted_s)
+    write_f32_le(writer, regret_s)
+    write_f32_le(writer, UNKNOWN if decision is None else decision.price)
+    write_f32_le(writer, exchange.hit_tokens)
+    write_f32_le(writer, exchange.prompt_tokens)
+    write_f32_le(writer, exchange.cost_usd)
+    write_f32_le(writer, exchange.saved_usd)
+    write_i32_le(writer, -1 if usage is None else _i32(usage.prompt_tokens))
+    cached = None if usage is None else usage.cached_tokens
+    write_i32_le(writer, -1 if cached is None else _i32(cached))
+    write_i32_le(writer, -1 if usage is None else _i32(usage.completion_tokens))
+    write_i32_le(writer, _i32(exchange.prompt_blocks))
+    write_i32_le(writer, _i32(candidates))
+    write_i16_le(writer, _i16(exchange.attempts))
+    write_i16_le(writer, _i16(exchange.continued))
+    write_i16_le(writer, _i16(ranked))
+    flags = STREAMS if exchange.streams else 0
+    if exchange.fell_back:
+        flags |= FELL_BACK
+    if exchange.hit_source == "reported":
+        flags |= REPORTED
+    writer.append(flags)
+
+
+def _write_candidate(writer: BytesWriter, request: Request, candidate: Candidate, cost: float, rank: int) -> None:
+    load = candidate.load
+    write_f32_le(writer, candidate.hit_tokens)
+    write_f32_le(writer, load.backlog_s)
+    write_f32_le(writer, prefill_s(request, candidate))
+    write_f32_le(writer, candidate.load_s)
+    write_f32_le(writer, candidate.evicts_s)
+    write_f32_le(writer, candidate.displaces_s)
+    write_f32_le(writer, cost)
+    write_i32_le(writer, _i32(candidate.hit_blocks))
+    write_i16_le(writer, _i16(rank))
+    write_i16_le(writer, _i16(load.pending))
+    write_i16_le(writer, _i16(load.decodes))
+    flags = ADMITS if candidate.admits else 0
+    if candidate.source == "reported":
+        flags |= REPORTED
+    writer.append(flags)
+
+
+def _i32(number: int) -> int:
+    return min(number, _MAX_I32)
+
+
+def _i16(number: int) -> int:
+    return min(number, _MAX_I16)

@@ -1,0 +1,118 @@
+"""The compact form of a receipt, and the regret of a decision."""
+
+import math
+import struct
+import sys
+
+import pytest
+
+from gateway.protocol.usage import Usage
+from gateway.proxy.exchange import Exchange
+from gateway.telemetry.receipts.record import CANDIDATE, HEAD, Packer, hindsight_regret_s
+from routing.strategies.prefix_aware import cost_s
+from tests.gateway.telemetry.receipts.examples import SECONDS_OF_2026, a_decision, a_record, answered, warm_and_idle
+from tests.routing.examples import a_candidate
+
+
+def regret_s(exchange: Exchange) -> float:
+    decision = exchange.decision
+    assert decision is not None
+    costs_s = [cost_s(decision.request, candidate, decision.price) for candidate in decision.candidates]
+    return round(hindsight_regret_s(exchange, decision, costs_s), 6)
+
+
+def test_the_numbers_have_the_documented_formats() -> None:
+    """A head, and 39 bytes for each of two candidates."""
+    numbers = a_record().numbers
+
+    assert 83 == struct.calcsize(HEAD)
+    assert 39 == struct.calcsize(CANDIDATE)
+    assert 83 + 2 * 39 == len(numbers)
+    assert (SECONDS_OF_2026, 2.0, 200, 1.5) == struct.unpack_from("<dfif", numbers)
+
+
+def test_what_filters_need_is_read_without_the_rest() -> None:
+    record = a_record()
+
+    assert (SECONDS_OF_2026, 2.0, 200) == (record.began_at, record.duration_s, record.status)
+    assert ("a", "b") == record.workers
+
+
+def test_a_plain_request_has_no_rare_facts() -> None:
+    assert a_record().rare is None
+    assert a_record(answered(failures=(("b", "ConnectFailed"),))).rare is not None
+    assert a_record(answered(refused_by="key/tokens_per_minute")).rare is not None
+
+
+def test_equal_lists_of_workers_are_kept_once() -> None:
+    packer = Packer()
+
+    assert packer.record(answered(), 102.0, 0.0).workers is packer.record(answered(), 103.0, 0.0).workers
+
+
+def test_counts_beyond_their_fields_are_cut() -> None:
+    """2**31 tokens and 2**15 attempts are more than any request has."""
+    numbers = a_record(answered(attempts=100_000, usage=Usage(3_000_000_000, 9, None))).numbers
+
+    assert (2**31 - 1, -1, 9) == struct.unpack_from("<3i", numbers, 56)
+    assert (2**15 - 1,) == struct.unpack_from("<h", numbers, 76)
+
+
+def test_a_decision_without_regret() -> None:
+    """Worker a costs 0.25 + 0.01 + 0.2 s, and worker b 0.01 + 1.0 s."""
+    assert 0.0 == regret_s(answered())
+
+
+def test_regret_is_what_the_missing_part_of_the_hit_cost() -> None:
+    """The engine had only 100 of the 800 tokens: a cost 0.25 + 0.01 + 0.9 s, 0.15 s more than b."""
+    assert 0.15 == regret_s(answered(usage=Usage(1000, 9, 100)))
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        {"usage": None},
+        {"usage": Usage(1000, 9, None)},
+        {"backend": "b"},
+        {"attempts": 2},
+        {"continued": 1},
+        {"prefill": "remote"},
+    ],
+)
+def test_a_reported_hit_counts_only_if_it_belongs_to_the_decision(known: dict[str, object]) -> None:
+    facts = {"usage": Usage(1000, 9, 100), **known}
+
+    assert 0.0 == regret_s(answered(**facts))
+
+
+def test_regret_on_a_busy_fleet_has_the_price_of_the_ranking() -> None:
+    """Half of the time busy: each second of prefill counts twice."""
+    busy = a_decision(a_candidate("a", hit_tokens=800.0, busy_share=0.5), a_candidate("b", busy_share=0.5))
+
+    assert 0.0 == regret_s(answered(decision=busy))
+    assert 0.0 == regret_s(answered(decision=busy, usage=Usage(1000, 9, 0)))
+    assert 2.0 == busy.price
+
+
+def test_regret_of_a_strategy_that_ignores_costs() -> None:
+    """Round robin chose b, and a would have been 1.01 - 0.46 s cheaper."""
+    turned = a_decision(*reversed(warm_and_idle()), strategy="round_robin")
+
+    assert 0.55 == regret_s(answered(decision=turned, backend="b", usage=Usage(1000, 9, 0)))
+
+
+def test_regret_without_candidates_or_alternatives() -> None:
+    nothing = answered(decision=a_decision())
+    decision = nothing.decision
+    assert decision is not None
+
+    assert math.isnan(hindsight_regret_s(nothing, decision, []))
+    assert 0.0 == regret_s(answered(decision=a_decision(a_candidate("a")), usage=Usage(1000, 9, 0)))
+
+
+def test_a_record_is_small() -> None:
+    """About 400 bytes with its request id; strings such as names of workers are shared with other objects."""
+    record = a_record(answered(request_id=b"%032x" % 7))
+    own = (record, record.numbers, record.request_id)
+
+    assert sum(map(sys.getsizeof, own)) + 16 < 500  # and the header of the garbage collector
