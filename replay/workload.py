@@ -1,8 +1,10 @@
 """Arrivals of requests."""
 
+import dataclasses
 import itertools
 import random
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from replay.setting import Setting
@@ -108,6 +110,34 @@ class ClosedLoop:
 
     def _after(self, now: float, request: Recorded) -> tuple[float, Recorded]:
         return now + request.wait_s / self._speed, request
+
+
+@dataclass(frozen=True, slots=True)
+class SessionStart:
+    """One session: when it begins, and its requests, each some time after the answer before."""
+
+    begins_s: float
+    requests: Sequence[Recorded]
+
+    def at(self, load: float) -> "SessionStart":
+        """Return the same session, *load* times as fast."""
+        requests = [dataclasses.replace(each, wait_s=each.wait_s / load) for each in self.requests]
+        return SessionStart(self.begins_s / load, requests)
+
+
+class OpenSessions:
+    """A `Workload`: sessions come at times of their own, whether others are still being answered or not."""
+
+    def __init__(self, sessions: Sequence[SessionStart]) -> None:
+        self._first = [(session.begins_s, session.requests[0]) for session in sessions]
+        self._following = {a.number: b for session in sessions for a, b in itertools.pairwise(session.requests)}
+
+    def begin(self) -> Iterable[tuple[float, Recorded]]:
+        return self._first
+
+    def answered(self, request: Recorded, now: float) -> Arrivals:
+        following = self._following.get(request.number)
+        return () if following is None else [(now + following.wait_s, following)]
 
 
 def workload_of(trace: Trace, setting: Setting, seed: int) -> Workload:

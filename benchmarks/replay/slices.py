@@ -17,7 +17,7 @@ import itertools
 import statistics
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,7 +35,7 @@ from replay.entrant import GATEWAY_TOKENS_PER_S
 from replay.run import Answer, Run
 from replay.setting import Setting
 from replay.trace import Recorded, Trace
-from replay.workload import Arrivals
+from replay.workload import OpenSessions, SessionStart
 from routing.strategies import NAMES
 from simulator.rendering import render_chat
 from simulator.tokens import TokenSequence, block_hashes
@@ -54,35 +54,7 @@ ANSWERS_FROM = 2**31
 """Ids of blocks that no one asks for again: those of answers. All ids have 32 bits."""
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One session: when it begins, and its requests, each after the answer before."""
-
-    begins_s: float
-    requests: Sequence[Recorded]
-
-    def at(self, load: float) -> "Asked":
-        """The same, *load* times as fast."""
-        requests = [dataclasses.replace(each, wait_s=each.wait_s / load) for each in self.requests]
-        return Asked(self.begins_s / load, requests)
-
-
-class OpenSessions:
-    """A `Workload`: sessions come at times of their own, whether others are still being answered or not."""
-
-    def __init__(self, sessions: Sequence[Asked]) -> None:
-        self._first = [(session.begins_s, session.requests[0]) for session in sessions]
-        self._following = {a.number: b for session in sessions for a, b in itertools.pairwise(session.requests)}
-
-    def begin(self) -> Iterable[tuple[float, Recorded]]:
-        return self._first
-
-    def answered(self, request: Recorded, now: float) -> Arrivals:
-        following = self._following.get(request.number)
-        return () if following is None else [(now + following.wait_s, following)]
-
-
-def asked(sessions: Sequence[Session]) -> list[Asked]:
+def asked(sessions: Sequence[Session]) -> list[SessionStart]:
     """Return the requests of *sessions*, as lengths and ids of blocks. O(characters)."""
     ids: dict[int, int] = {}
     numbers, others = itertools.count(), itertools.count(ANSWERS_FROM)
@@ -98,7 +70,7 @@ def asked(sessions: Sequence[Session]) -> list[Asked]:
             filled = (len(tokens) + turn.output_tokens - 1) // BLOCK_TOKENS
             answer = tuple(next(others) for _ in range(len(blocks), filled))
             requests.append(Recorded(number, str(place), turn.wait_s, len(tokens), turn.output_tokens, blocks, answer))
-        found.append(Asked(session.begins_s, requests))
+        found.append(SessionStart(session.begins_s, requests))
     return found
 
 
@@ -174,12 +146,12 @@ def setting_of(cut: Slice, strategy: str, *, workers: int = WORKERS, worker_spee
 
 
 @functools.cache
-def sessions_of(name: str, slicing: Slicing) -> Sequence[Asked]:
+def sessions_of(name: str, slicing: Slicing) -> Sequence[SessionStart]:
     """The requests of a slice, read once in each process."""
     return asked(SLICES[name].sessions(slicing))
 
 
-def played(cut: Slice, sessions: Sequence[Asked], play: Play) -> Figures:
+def played(cut: Slice, sessions: Sequence[SessionStart], play: Play) -> Figures:
     """One run of *play* with *sessions*.
 
     Raises:

@@ -12,6 +12,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppres
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_network
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -87,6 +88,8 @@ from gateway.telemetry.receipts.ring import ReceiptRing
 from gateway.telemetry.reloads import Reloaded, Reloads
 from gateway.telemetry.request_log import RequestLog, Sink
 from gateway.telemetry.route_metrics import RouteMetrics
+from gateway.telemetry.shapes.recorder import ShapeRecorder
+from gateway.telemetry.shapes.segments import Segments
 from gateway.telemetry.store_metrics import StoreMetrics
 from gateway.telemetry.team_metrics import TeamMetrics
 from gateway.telemetry.trace_export.tracing import Destination, TracesUnavailableError, Tracing
@@ -189,6 +192,8 @@ class _Parts:
     canary: Canary
     start_checks: StartChecks | None
     traffic: TrafficCounters
+    shapes: ShapeRecorder | None
+    """Recorder of request shapes, or None if they are not recorded."""
     loop_watch: LoopWatch
     metrics: Metrics
     receipts: ReceiptRing | None
@@ -267,7 +272,8 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
     logs = _request_logs(settings, log_sink)
     traffic = TrafficCounters()
     receipts = _receipts(settings, outside)
-    kept: list[Observer] = [] if receipts is None else [receipts]
+    shapes = _shapes(settings, outside)
+    kept: list[Observer] = [each for each in (receipts, shapes) if each is not None]
     completed_requests = CompletedRequests([metrics, team_metrics, traffic, rules.tracing, *kept, *logs])
     return _Parts(
         outside,
@@ -278,6 +284,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         _canary(fleet, followed.live, outside.clock),
         _start_checks(settings, fleet, outside),
         traffic,
+        shapes,
         loop_watch,
         metrics,
         receipts,
@@ -503,6 +510,8 @@ async def _alive(parts: _Parts) -> AsyncIterator[None]:
     await rules.tenancy.aclose()
     parts.path.completed_requests.settle()
     parts.path.kept_looks.settle()
+    if parts.shapes is not None:
+        parts.shapes.close()
     await asyncio.to_thread(rules.tracing.close)
 
 
@@ -671,6 +680,22 @@ def _receipts(settings: Settings, outside: _Outside) -> ReceiptRing | None:
     if not _keeps_receipts(settings):
         return None
     return ReceiptRing(settings.admin.receipts, clock=outside.clock, wall_clock=outside.wall_clock)
+
+
+def _shapes(settings: Settings, outside: _Outside) -> ShapeRecorder | None:
+    """Return the recorder of request shapes, or None if the settings disable it."""
+    shapes = settings.request_shapes
+    if not shapes.enabled:
+        return None
+    files = Segments(
+        None if shapes.directory is None else Path(shapes.directory),
+        max_bytes=shapes.max_bytes,
+        keep_s=shapes.keep_s,
+        wall_clock=outside.wall_clock,
+    )
+    return ShapeRecorder(
+        files, block_bytes=settings.index.block_bytes, clock=outside.clock, wall_clock=outside.wall_clock
+    )
 
 
 def _index(settings: Settings) -> RadixTree:

@@ -14,6 +14,7 @@ from gateway.tenancy.quota.quota import Reservation
 from gateway.tenancy.teams.caller import Caller
 from routing.candidate import Source
 from routing.explanation import Reason
+from routing.request import Request
 
 MAX_FAILURES: Final = 16
 """Maximum number of failed attempts to keep for the receipt of a request."""
@@ -62,6 +63,8 @@ class Exchange:
     strategy: str | None = None
     reason: Reason | None = None
     streams: bool = False
+    request: Request | None = None
+    """Request in the form for routing, or None until the prompt was hashed. It contains no text."""
     backend: str | None = None
     """Id of the backend that answered or that was tried last."""
     served_by: str = "worker"

@@ -194,7 +194,7 @@ class Proxy:
         if self._guarded.looks_at(caller):
             guard, raw, body = await self._guard(exchange, endpoint, incoming, caller, raw, body)
 
-        request = await self._tokenize(exchange, raw, body, incoming, caller, model)
+        request = exchange.request = await self._tokenize(exchange, raw, body, incoming, caller, model)
         call = call_of(exchange, endpoint, incoming, model, raw, body, request, guard)
 
         exchange.enter("reserve")

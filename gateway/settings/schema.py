@@ -29,6 +29,7 @@ from gateway.settings.rollout import RouteSettings, unknown_models
 from gateway.settings.routing import IndexSettings, KvEventsSettings, RoutingSettings
 from gateway.settings.rules import is_local_zmq, unless_contradictory
 from gateway.settings.server import LoggingSettings, ServerSettings
+from gateway.settings.shapes import RequestShapesSettings
 from gateway.settings.stores import ReplicasSettings, StoreSettings
 from gateway.settings.teams import TeamSettings
 from gateway.settings.tracing import TracingSettings
@@ -67,6 +68,9 @@ class Settings(Group):
     drain: DrainSettings = Field(default=DrainSettings(), description="draining of workers before they stop")
     logging: LoggingSettings = Field(default=LoggingSettings(), description="program log and request log")
     tracing: TracingSettings = Field(default=TracingSettings(), description="export of traces with OpenTelemetry")
+    request_shapes: RequestShapesSettings = Field(
+        default=RequestShapesSettings(), description="recording of the times and sizes of requests for replays"
+    )
     bedrock: BedrockSettings = Field(
         default=BedrockSettings(), description="Amazon Bedrock settings that all models share"
     )

@@ -4,8 +4,8 @@ from pathlib import Path
 import pytest
 
 from replay.setting import Setting
-from replay.trace import read_trace
-from replay.workload import ClosedLoop, OpenLoop, workload_of
+from replay.trace import Recorded, read_trace
+from replay.workload import ClosedLoop, OpenLoop, OpenSessions, SessionStart, workload_of
 from tests.replay.examples import recorded, session, three, written
 
 
@@ -107,3 +107,19 @@ def test_a_seed_gives_the_same_arrivals(tmp_path: Path) -> None:
 
     assert first == again
     assert first != other
+
+
+def test_load_is_how_much_faster_everybody_comes_and_goes_on() -> None:
+    """At load 2 all times are half as long."""
+    session = SessionStart(6.0, [Recorded(0, "0", 0.0, 10, 1, ()), Recorded(1, "0", 3.0, 10, 1, ())])
+
+    assert (3.0, [0.0, 1.5]) == (session.at(2.0).begins_s, [each.wait_s for each in session.at(2.0).requests])
+
+
+def test_a_session_goes_on_after_its_answer() -> None:
+    first, second = Recorded(0, "0", 0.0, 10, 1, ()), Recorded(1, "0", 3.0, 10, 1, ())
+    sessions = OpenSessions([SessionStart(6.0, [first, second])])
+
+    assert [(6.0, first)] == list(sessions.begin())
+    assert [(13.0, second)] == sessions.answered(first, 10.0)
+    assert () == sessions.answered(second, 20.0)

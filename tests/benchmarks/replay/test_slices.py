@@ -9,9 +9,7 @@ from benchmarks.replay.slices import (
     ANSWERS_FROM,
     LOADS,
     PLAYED,
-    Asked,
     Figures,
-    OpenSessions,
     Play,
     asked,
     loads_of,
@@ -21,7 +19,6 @@ from benchmarks.replay.slices import (
     setting_of,
 )
 from replay.run import Answer
-from replay.trace import Recorded
 from simulator.rendering import render_chat
 from simulator.tokens import TokenSequence
 
@@ -65,22 +62,6 @@ def test_answers_take_room_that_no_one_asks_for_again() -> None:
     ]
     assert len(answers) == len(set(answers))
     assert all(ANSWERS_FROM <= block < 2**32 for block in answers)
-
-
-def test_load_is_how_much_faster_everybody_comes_and_goes_on() -> None:
-    """At load 2 all times are half as long."""
-    session = Asked(6.0, [Recorded(0, "0", 0.0, 10, 1, ()), Recorded(1, "0", 3.0, 10, 1, ())])
-
-    assert (3.0, [0.0, 1.5]) == (session.at(2.0).begins_s, [each.wait_s for each in session.at(2.0).requests])
-
-
-def test_a_session_goes_on_after_its_answer() -> None:
-    first, second = Recorded(0, "0", 0.0, 10, 1, ()), Recorded(1, "0", 3.0, 10, 1, ())
-    sessions = OpenSessions([Asked(6.0, [first, second])])
-
-    assert [(6.0, first)] == list(sessions.begin())
-    assert [(13.0, second)] == sessions.answered(first, 10.0)
-    assert () == sessions.answered(second, 20.0)
 
 
 def test_all_requests_count() -> None:
