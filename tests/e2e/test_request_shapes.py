@@ -42,4 +42,4 @@ async def test_nothing_is_recorded_unless_it_is_enabled(tmp_path: Path) -> None:
     async with stack(1, request_shapes={"directory": str(tmp_path)}) as running:
         await running.openai.completions.create(model="tiny", prompt="Hello", max_tokens=2)
 
-    assert [] == list(tmp_path.iterdir())
+    assert [] == read_shapes(tmp_path)
