@@ -43,7 +43,7 @@ def test_only_full_steps_are_numbered() -> None:
 
 
 def test_what_is_used_stays_known() -> None:
-    """Of steps that are used again and again, the numbers stay; of others they are forgotten."""
+    """Steps that are used again and again keep their numbers. Others are forgotten."""
     numbers = PrefixNumbers(max_steps=10)
     place(numbers, 1, 2, 3)
     place(numbers, 999)

@@ -49,7 +49,7 @@ def test_files_end_when_their_time_is_over(tmp_path: Path) -> None:
 
 
 def test_a_restart_keeps_what_is_there(tmp_path: Path) -> None:
-    """And counts it against the limit."""
+    """Files of an earlier run count against the limit."""
     times = Times()
     for second in range(20):
         times.now = float(second)
