@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test console-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -118,6 +118,16 @@ rolling-test: $(VENV)/.test
 	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || \
 		$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes --no-install-recommends haproxy
 	$(BIN)/pytest tests/rolling -s -o timeout=600
+
+# The console in a real Chromium (from Debian) before the demo under load, driven by Playwright and checked by axe-core; some
+# minutes.
+CHROMIUM = @test -x /usr/bin/chromium || { apt="$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get"; \
+	$$apt install --yes --no-install-recommends chromium fonts-dejavu-core || \
+	{ $$apt update && $$apt install --yes --no-install-recommends chromium fonts-dejavu-core; }; }
+console-test: $(VENV)/.test
+	$(CHROMIUM)
+	$(PIP) install -c $(CONSTRAINTS) -e '.[test,console-test]'
+	$(BIN)/pytest tests/console -n2 --dist loadfile
 
 # The SDKs for Node and of Anthropic against the demo; installs them beside.
 sdk-smoke: $(VENV)/.run
