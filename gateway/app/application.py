@@ -84,6 +84,7 @@ from gateway.telemetry.fallback_metrics import FallbackMetrics
 from gateway.telemetry.loop_watch import LoopWatch
 from gateway.telemetry.metrics import Metrics, StateCollector
 from gateway.telemetry.process_metrics import BuildInfo, ProcessMetrics
+from gateway.telemetry.receipts.receipts import Receipts
 from gateway.telemetry.receipts.ring import ReceiptRing
 from gateway.telemetry.reloads import Reloaded, Reloads
 from gateway.telemetry.request_log import RequestLog, Sink
@@ -458,11 +459,16 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             draining=parts.fleet.draining,
             budgets=tenancy.budgets,
             facts=_diagnosis(parts).facts,
+            receipts=_readable(parts),
         ),
         refused_logins=parts.rules.refused_logins,
         guardrails=lambda: {each.name for each in followed.live.configured.guardrails},
         known_workers=followed.live.known_workers,
     )
+
+
+def _readable(parts: _Parts) -> Receipts | None:
+    return None if parts.receipts is None else Receipts(parts.receipts, parts.path.completed_requests.settle)
 
 
 def _diagnosis(parts: _Parts) -> GatewayDiagnosis:

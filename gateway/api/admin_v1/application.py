@@ -14,6 +14,7 @@ from gateway.api.admin_v1 import (
     keys,
     models,
     reload,
+    requests,
     team_credits,
     teams,
     usage,
@@ -88,6 +89,7 @@ def admin_api(
         routers.append(added_workers.router)
     if gateway is not None:
         routers += [workers.router, models.router, reload.router, team_credits.router, diagnosis.router]
+        routers.append(requests.router)
     for router in routers:
         api.include_router(router)
     answer_errors(api, (route for router in routers for route in router.routes))

@@ -17,6 +17,7 @@ from gateway.api.admin_v1.gateway_facts import GatewayFacts
 from gateway.api.times import to_the_millisecond
 from gateway.models.registry import Models
 from gateway.protocol.errors import InvalidField, StoreUnavailable
+from gateway.telemetry.receipts.receipts import Receipts
 from gateway.telemetry.reloads import Reloaded
 from gateway.tenancy.ledger.audit import Action, AuditEntry, Kind, shown
 from gateway.tenancy.ledger.usage_store import UsageStore
@@ -62,6 +63,8 @@ class AdminGateway:
     """Budgets of teams and keys, or None."""
     facts: Callable[[], GatewayFacts] = field(kw_only=True, default=GatewayFacts)
     """Function that returns the current facts about the gateway for a diagnosis."""
+    receipts: Receipts | None = field(kw_only=True, default=None)
+    """Receipts of the latest requests, or None if none are kept."""
 
 
 @dataclass(frozen=True, slots=True)
