@@ -38,8 +38,17 @@ class Faults:
         page.on("pageerror", lambda error: self.found.append(f"exception: {error}"))
         page.on("response", self._response)
 
+    def watch_probes(self, page: Page) -> None:
+        """Record probes that run and dialogs, on pages that may be refused."""
+        page.on("console", self._probe)
+        page.on("response", self._response)
+
+    def _probe(self, message: ConsoleMessage) -> None:
+        if message.text.startswith(("A probe ran", "CSP", "called")):
+            self.found.append(message.text)
+
     def _console(self, message: ConsoleMessage) -> None:
-        if message.type in ("error", "warning"):
+        if message.type in ("error", "warning") or message.text.startswith("called"):
             self.found.append(f"{message.type}: {message.text}")
 
     def _response(self, response: Response) -> None:

@@ -1,20 +1,17 @@
 """The demo with load, a browser, and sessions of people with different roles, for all tests of the console."""
 
 import json
-import re
 from collections.abc import Callable, Iterator
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
-from gateway.console.all_pages import PAGES
 from tests.console import people
 from tests.console.browser import Faults, chromium
 from tests.console.load import load
 from tests.console.processes import Running, admin_keys, demo
 
 ADMIN_KEYS = {"WARMGATE_ADMIN__KEYS": json.dumps(admin_keys())}
-PATTERNS = {page.path: re.compile(re.sub(r"\{[^}]*\}", "[^/]+", page.path)) for page in PAGES}
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +60,7 @@ def session(served: Running) -> Callable[[str], str]:
 @pytest.fixture(scope="session")
 def addresses(busy: Running, session: Callable[[str], str]) -> dict[str, str]:
     """An address of each page, by the path of the page."""
-    return people.addresses(busy, session("olga"), PATTERNS)
+    return people.addresses(busy, session("olga"))
 
 
 @pytest.fixture

@@ -6,11 +6,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from typing import Any
-from urllib.parse import urldefrag, urljoin, urlsplit
+from urllib.parse import quote, urldefrag, urljoin, urlsplit
 
 import httpx
 from playwright.sync_api import Browser, Page
 
+from gateway.console.all_pages import PAGES
 from tests.console.browser import COOKIE, Faults, prepared
 from tests.console.processes import SECRETS, Running
 
@@ -79,13 +80,23 @@ def csrf_token(http: httpx.Client, address: str = "/console") -> str:
     return read(http, address).hidden["csrf"]
 
 
+def named(path: str, value: str = "x") -> str:
+    """Return *path* with *value* for each variable part."""
+    return "/".join(quote(value, safe="") if part.startswith("{") else part for part in path.split("/"))
+
+
 def post(http: httpx.Client, path: str, **fields: str) -> httpx.Response:
     """Send a form as a page of the console does."""
     return http.post(path, data={"csrf": csrf_token(http), **fields}, headers=SAME_ORIGIN)
 
 
-def addresses(running: Running, token: str, patterns: dict[str, re.Pattern[str]]) -> dict[str, str]:
-    """Follow the links of the console, and return the first address found for each of *patterns*, by its name."""
+def patterns() -> dict[str, re.Pattern[str]]:
+    """Return a pattern of the addresses of each page, by the path of the page."""
+    return {page.path: re.compile(re.sub(r"\{[^}]*\}", "[^/]+", page.path)) for page in PAGES}
+
+
+def addresses(running: Running, token: str) -> dict[str, str]:
+    """Follow the links of the console, and return the first address found for each page, by the path of the page."""
     found: dict[str, str] = {}
     with client(running, token) as http:
         waiting = ["/console"]
@@ -95,7 +106,7 @@ def addresses(running: Running, token: str, patterns: dict[str, re.Pattern[str]]
                 parts = urlsplit(link)
                 if f"{parts.scheme}://{parts.netloc}" != running.url:
                     continue
-                for name, pattern in patterns.items():
+                for name, pattern in patterns().items():
                     if name not in found and pattern.fullmatch(parts.path):
                         found[name] = link.removeprefix(running.url)
                         waiting.append(found[name])

@@ -7,7 +7,7 @@ from playwright.sync_api import Browser
 
 from gateway.console.all_pages import ACTIONS
 from tests.console.attacker import Site, attacker
-from tests.console.people import client, csrf_token, new_session, window
+from tests.console.people import client, csrf_token, named, new_session, window
 from tests.console.processes import Running
 
 HOSTS = ("127.0.0.1", "localhost")
@@ -93,7 +93,7 @@ def test_each_action_refuses_requests_of_other_sites(
     """Requests of no form, and requests that claim to come from nowhere, are refused, too."""
     with client(served, session("olga")) as http:
         csrf = csrf_token(http)
-        response = http.post(_named(path), data={"csrf": csrf}, headers=headers)
+        response = http.post(named(path), data={"csrf": csrf}, headers=headers)
 
     assert 403 == response.status_code
     assert is_logged_in(served, session("olga"))
@@ -105,7 +105,7 @@ def test_each_action_needs_the_token_of_the_session(path: str, served: Running, 
     with client(served, session("olga")) as http:
         headers = {"sec-fetch-site": "same-origin"}
         forms = ({"x": "y"}, {"csrf": ""}, {"csrf": "x" * 43})
-        statuses = [http.post(_named(path), data=form, headers=headers).status_code for form in forms]
+        statuses = [http.post(named(path), data=form, headers=headers).status_code for form in forms]
 
     assert [403, 403, 403] == statuses
 
@@ -114,12 +114,7 @@ def test_each_action_needs_the_token_of_the_session(path: str, served: Running, 
 def test_no_action_follows_a_link(path: str, served: Running, session: Callable[[str], str]) -> None:
     """Actions need POST: a picture or a link cannot cause them."""
     with client(served, session("olga")) as http:
-        status = http.get(_named(path)).status_code
+        status = http.get(named(path)).status_code
 
     assert status in (200, 404, 405)
     assert is_logged_in(served, session("olga"))
-
-
-def _named(path: str) -> str:
-    """Return *path* with a value for each variable part."""
-    return "/".join("x" if part.startswith("{") else part for part in path.split("/"))
