@@ -95,6 +95,8 @@ from gateway.telemetry.store_metrics import StoreMetrics
 from gateway.telemetry.team_metrics import TeamMetrics
 from gateway.telemetry.trace_export.tracing import Destination, TracesUnavailableError, Tracing
 from gateway.telemetry.traffic_counters import TrafficCounters
+from gateway.tenancy.quota.limit_status import LimitStatus
+from gateway.tenancy.teams.team import Team
 from gateway.workers.discovery.discoveries import Discoveries
 from gateway.workers.draining import Draining
 from gateway.workers.dynamo.pairing import Pairing
@@ -458,6 +460,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             reload,
             draining=parts.fleet.draining,
             budgets=tenancy.budgets,
+            limits=partial(_limits_of, tenancy, parts.fleet.models, parts.outside.wall_clock),
             facts=_diagnosis(parts).facts,
             receipts=_readable(parts),
         ),
@@ -469,6 +472,10 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
 
 def _readable(parts: _Parts) -> Receipts | None:
     return None if parts.receipts is None else Receipts(parts.receipts, parts.path.completed_requests.settle)
+
+
+async def _limits_of(tenancy: Tenancy, models: Models, wall_clock: Clock, team: Team) -> list[LimitStatus]:
+    return await tenancy.limits_of(team, [model.metered for model in models], wall_clock())
 
 
 def _diagnosis(parts: _Parts) -> GatewayDiagnosis:

@@ -2,7 +2,7 @@
 
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -17,17 +17,21 @@ from gateway.storage.sqlite_file import MEMORY
 from gateway.tenancy.ledger.recorder import Recorder
 from gateway.tenancy.ledger.retention import Retention
 from gateway.tenancy.quota.budgets import Budgets
+from gateway.tenancy.quota.limit_status import LimitStatus, limit_status
 from gateway.tenancy.quota.output_length import OutputLengths
 from gateway.tenancy.quota.overspending import Overspending
-from gateway.tenancy.quota.plan import Calendar, Plans
+from gateway.tenancy.quota.plan import Calendar, Metered, Plans
 from gateway.tenancy.quota.quota import Quota
 from gateway.tenancy.quota.soft_budgets import SoftBudgets
 from gateway.tenancy.teams.access import Access
+from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.following import Following, StoreState
+from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.open_mode import OpenMode
 from gateway.tenancy.teams.secret import Digester
+from gateway.tenancy.teams.team import Team
 
 _log = logging.getLogger(__name__)
 
@@ -135,12 +139,8 @@ class Tenancy:
         """Create the counters that compare requests, tokens and costs with limits."""
         rules, quotas = self._rules, self.stores.quota
         calendar = Calendar(rules.zone)
-        self.plans = Plans(
-            burst=rules.burst,
-            cached_weight=rules.cached_weight,
-            calendar=calendar,
-            unreserved_minutes=rules.max_unreserved_minutes,
-        )
+        self.plans = self._make_plans(calendar)
+        self._calendar = calendar
         self.quota = Quota(
             quotas,
             self.plans,
@@ -154,6 +154,25 @@ class Tenancy:
             self.stores.usage, self.directory, calendar, cached_weight=rules.cached_weight, clock=wall_clock
         )
         self._overspending = Overspending(quotas, tolerance=rules.budget_tolerance, clock=wall_clock)
+
+    def _make_plans(self, calendar: Calendar) -> Plans:
+        rules = self._rules
+        return Plans(
+            burst=rules.burst,
+            cached_weight=rules.cached_weight,
+            calendar=calendar,
+            unreserved_minutes=rules.max_unreserved_minutes,
+        )
+
+    async def limits_of(self, team: Team, models: Iterable[Metered], now: float) -> list[LimitStatus]:
+        """Return the limits of *team* for all *models* with the amounts that are left at *now*.
+
+        Raises:
+            StoreUnavailable: if the store cannot be reached.
+        """
+        caller = Caller(team, Key(id="", team=team.name, digest=""))
+        plans = self._make_plans(self._calendar)  # the plans of requests stay in their cache
+        return await limit_status(self.stores.quota, team.name, [plans.plan_for(caller, each) for each in models], now)
 
     async def begin(self) -> None:
         """Open the store and load teams and keys.

@@ -2,8 +2,15 @@
 
 from typing import Final
 
-from gateway.console.page import Action, Page
-from gateway.console.pages import overview
+from gateway.console.page import Action, Download, Page
+from gateway.console.pages import audit, keys, models, overview, teams
 
-PAGES: Final[tuple[Page, ...]] = (*overview.PAGES,)
-ACTIONS: Final[tuple[Action, ...]] = ()
+PAGES: Final[tuple[Page, ...]] = (
+    *overview.PAGES,
+    *models.PAGES,
+    *teams.PAGES,
+    *keys.PAGES,
+    *audit.PAGES,
+)
+DOWNLOADS: Final[tuple[Download, ...]] = (*teams.DOWNLOADS,)
+ACTIONS: Final[tuple[Action, ...]] = (*models.ACTIONS, *teams.ACTIONS, *keys.ACTIONS)

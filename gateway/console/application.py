@@ -13,7 +13,7 @@ from starlette.routing import Route
 from gateway.api.admin_access import AdminAccess
 from gateway.api.refused_logins import RefusedLogins
 from gateway.console.admin_client import AdminRefused
-from gateway.console.all_pages import ACTIONS, PAGES
+from gateway.console.all_pages import ACTIONS, DOWNLOADS, PAGES
 from gateway.console.answers import HEADERS, NOT_KEPT, redirect
 from gateway.console.login import Login
 from gateway.console.login_links import LoginLinks
@@ -56,7 +56,12 @@ def console(
     """
     static_files = StaticFiles()
     templates = Templates(
-        {"static": static_files.addresses, "version": version("warmgate"), "documentation": DOCUMENTATION}
+        {
+            "static": static_files.addresses,
+            "version": version("warmgate"),
+            "documentation": DOCUMENTATION,
+            "once": new_token,
+        }
     )
     sessions = Sessions(idle_s=options.session_idle_s, max_s=options.session_max_s, clock=clock, new_token=new_token)
     site = Site(pages, sessions=sessions, templates=templates, static_files=static_files, admin=admin, clock=clock)
@@ -76,6 +81,7 @@ def console(
         Route(f"{HOME}/logout", login.log_out, methods=["POST"]),
         Route(f"{PREFIX}{{name}}", site.static, methods=["GET"]),
         *(Route(page.path, site.page(page), methods=["GET"]) for page in pages),
+        *(Route(each.path, site.download(each), methods=["GET"]) for each in DOWNLOADS),
         *(Route(action.path, site.action(action), methods=["POST"]) for action in actions),
     ]
     handled = (RequestRefused, AdminRefused, HTTPException, Exception)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gateway.api.admin_access import Role
-from gateway.console.admin_client import AdminClient
+from gateway.console.admin_client import AdminClient, Query
 from gateway.console.forms import Form
 from gateway.console.sessions import Session
 
@@ -48,6 +48,15 @@ class Page:
     """Template of each live part, by the name in the attribute ``data-live`` of its element."""
     interval_s: float = 2.0
     """Seconds between two updates of the live parts."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """Address of a file that the admin API writes, such as an export."""
+
+    path: str
+    source: Callable[[View], tuple[tuple[str, ...], Query]]
+    """Function that returns path and query of the admin API."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

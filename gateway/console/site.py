@@ -9,15 +9,15 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from gateway.console import answers
-from gateway.console.admin_client import AdminClient, AdminRefused
+from gateway.console.admin_client import AdminClient, AdminRefused, Query
 from gateway.console.events import EventStreams
 from gateway.console.forms import form_of
-from gateway.console.page import Action, Context, Done, Page, View
+from gateway.console.page import Action, Context, Done, Download, Page, View
 from gateway.console.request_checks import RequestRefused, check_csrf, check_origin
 from gateway.console.sessions import Session, Sessions
 from gateway.console.static_files import StaticFiles
 from gateway.console.templates import Templates
-from gateway.server.asgi import App
+from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.stop import SCOPE_KEY
 
 HOME = "/console"
@@ -85,6 +85,19 @@ class Site:
                 return answers.redirect(outcome.location)
             html = self.render(outcome.template, outcome.context, session=session, title=outcome.title)
             return answers.page(html)
+
+        return serve
+
+    def download(self, download: Download) -> Handler:
+        """Return the handler of *download*."""
+
+        async def serve(request: Request) -> Response:
+            session = self.session_of(request)
+            if session is None:
+                return self._needs_login(request, is_stream=False)
+            view = self._view(request, session)
+            path, query = download.source(view)
+            return Forwarded(view.admin, path, query)
 
         return serve
 
@@ -162,6 +175,25 @@ class Site:
         except AdminRefused:
             return {}
         return {name: self._templates.render(template, context) for name, template in page.live.items()}
+
+
+class Forwarded(Response):
+    """Response of the admin API that passes through the console, with the headers that protect it."""
+
+    def __init__(self, admin: AdminClient, path: tuple[str, ...], query: Query) -> None:
+        super().__init__()
+        self._answer = partial(admin.forward, path, query)
+
+    async def __call__(self, _scope: Message, receive: Receive, send: Send) -> None:
+        """Send the response as it arrives."""
+
+        async def protected(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                added = [(name.encode(), value.encode()) for name, value in answers.HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        await self._answer(receive, protected)
 
 
 def back_to(place: str | None, otherwise: str) -> str:

@@ -16,6 +16,7 @@ from gateway.api.admin_v1 import (
     reload,
     requests,
     team_credits,
+    team_limits,
     teams,
     usage,
     workers,
@@ -88,8 +89,8 @@ def admin_api(
     if known_workers is not None:
         routers.append(added_workers.router)
     if gateway is not None:
-        routers += [workers.router, models.router, reload.router, team_credits.router, diagnosis.router]
-        routers.append(requests.router)
+        routers += [workers.router, models.router, reload.router, team_credits.router, team_limits.router]
+        routers += [diagnosis.router, requests.router]
     for router in routers:
         api.include_router(router)
     answer_errors(api, (route for router in routers for route in router.routes))

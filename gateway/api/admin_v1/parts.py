@@ -22,6 +22,7 @@ from gateway.telemetry.reloads import Reloaded
 from gateway.tenancy.ledger.audit import Action, AuditEntry, Kind, shown
 from gateway.tenancy.ledger.usage_store import UsageStore
 from gateway.tenancy.quota.budgets import Budgets
+from gateway.tenancy.quota.limit_status import LimitStatus
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.secret import Digester
 from gateway.tenancy.teams.team import Team
@@ -61,6 +62,8 @@ class AdminGateway:
     draining: Draining = field(kw_only=True)
     budgets: Budgets | None = field(kw_only=True, default=None)
     """Budgets of teams and keys, or None."""
+    limits: Callable[[Team], Awaitable[Sequence[LimitStatus]]] | None = field(kw_only=True, default=None)
+    """Function that returns the limits of a team with the amounts that are left, or None."""
     facts: Callable[[], GatewayFacts] = field(kw_only=True, default=GatewayFacts)
     """Function that returns the current facts about the gateway for a diagnosis."""
     receipts: Receipts | None = field(kw_only=True, default=None)

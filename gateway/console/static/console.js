@@ -76,8 +76,8 @@
   }
 
   document.addEventListener("submit", (event) => {
-    const question = event.submitter?.dataset.confirm ?? event.target.dataset.confirm;
-    if (question !== undefined && !window.confirm(question)) event.preventDefault();
+    const question = event.submitter?.dataset.confirm || event.target.dataset.confirm;
+    if (question && !window.confirm(question)) event.preventDefault();
   });
 
   document.addEventListener("click", (event) => {

@@ -1,0 +1,115 @@
+"""Pages with teams: their limits, their keys and their spend."""
+
+from typing import Any, Final
+
+from gateway.console.admin_client import AdminRefused, Json
+from gateway.console.forms import Form
+from gateway.console.limit_fields import LABELS, LIMITS, limits_in
+from gateway.console.page import Action, Context, Done, Download, Page, View
+
+PATH: Final = "/console/teams"
+KEYS: Final = 100
+"""Number of keys on one page of a team."""
+
+
+async def load_all(view: View) -> Context:
+    """Return all teams with their usage in the current month."""
+    teams = await view.admin.listed("teams", most=5000)
+    usage = await view.admin.get("usage", query={"group_by": "team"})
+    return {
+        "teams": teams,
+        "usage": {each["team"]: each for each in usage["data"]},
+        "total": usage["total"],
+        "first_day": usage["from"],
+        "last_day": usage["to"],
+        "limits": LIMITS,
+        "may_create": view.session.key.may("owner"),
+    }
+
+
+async def load(view: View) -> Context:
+    """Return one team with its keys, its limits and its spend in a month."""
+    name, month = view.path["name"], view.query.get("month") or None
+    team = await view.admin.get("teams", name)
+    after = view.query.get("after") or None
+    keys = await view.admin.get("keys", query={"team": name, "limit": KEYS, "after": after})
+    usage = {by: await _usage(view, name, by, month) for by in ("model", "day", "key")}
+    return {
+        "title": f"Team {name}",
+        "team": team,
+        "limits": LIMITS,
+        "keys": keys["data"],
+        "next": keys["next"],
+        "is_later": after is not None,
+        "usage": usage,
+        "days": usage["day"]["data"],
+        "spend_by_key": {each["key"]: each["cost_usd"] for each in usage["key"]["data"]},
+        "month": usage["day"]["from"][:7],
+        "levels": await _levels(view, name),
+        "may_create": view.session.key.may("owner"),
+        "may_change": view.session.key.may("operator") and not team["declared"],
+    }
+
+
+async def _usage(view: View, team: str, by: str, month: str | None) -> Json:
+    return await view.admin.get("usage", query={"team": team, "group_by": by, "month": month})
+
+
+async def _levels(view: View, team: str) -> list[Any]:
+    """Return the limits of the team with what is left of them, or an empty list if the gateway counts no limits."""
+    try:
+        levels: list[Any] = (await view.admin.get("teams", team, "limits"))["data"]
+    except AdminRefused as refused:
+        if refused.status in (404, 503):
+            return []
+        raise
+    return [_with_texts(each) for each in levels]
+
+
+def _with_texts(level: Context) -> Context:
+    """Return *level* with the texts of its amounts, and with the share that is used."""
+    field, amount, left = LABELS[level["measure"]], level["amount"], level["remaining"]
+    return {
+        **level,
+        "label": field.label,
+        "amount_text": field.show(amount),
+        "left_text": field.show(left),
+        "share": (amount - left) / amount if amount else 1.0,
+    }
+
+
+async def create(view: View, form: Form) -> Done:
+    """Create a team."""
+    team = await view.admin.request("POST", ("teams",), body={"name": form.get("name", ""), "limits": limits_in(form)})
+    return Done(location=f"{PATH}/{team['name']}", text=f"The team {team['name']} was created.")
+
+
+async def change(view: View, form: Form) -> Done:
+    """Change the limits of a team, or block it."""
+    name = form.get("name", "")
+    await view.admin.request("PATCH", ("teams", name), body={"limits": limits_in(form)})
+    return Done(location=f"{PATH}/{name}", text=f"The limits of the team {name} were changed.")
+
+
+async def block(view: View, form: Form) -> Done:
+    """Block all keys of a team, or permit them again."""
+    name, blocked = form.get("name", ""), form.get("blocked") == "true"
+    await view.admin.request("PATCH", ("teams", name), body={"blocked": blocked})
+    text = "All its keys are rejected." if blocked else "Its keys are accepted again."
+    return Done(location=f"{PATH}/{name}", text=f"The team {name} is {'blocked' if blocked else 'active'}. {text}")
+
+
+def _export(view: View) -> tuple[tuple[str, ...], Context]:
+    return ("usage", "export"), {"team": view.path["name"], "month": view.query.get("month") or None}
+
+
+PAGES: Final = (
+    Page(path=PATH, title="Teams", template="teams.html", load=load_all, in_navigation=True),
+    Page(path=f"{PATH}/{{name}}", title="Team", template="team.html", load=load, section=PATH),
+)
+DOWNLOADS: Final = (Download(path=f"{PATH}/{{name}}/usage.csv", source=_export),)
+ACTIONS: Final = (
+    Action(path="/console/do/create-team", role="owner", act=create, back=PATH),
+    Action(path="/console/do/limit-team", role="operator", act=change, back=PATH),
+    Action(path="/console/do/block-team", role="operator", act=block, back=PATH),
+)
