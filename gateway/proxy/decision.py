@@ -6,7 +6,7 @@ from typing import Final
 from routing.candidate import Candidate, WhyNot
 from routing.dispatcher import Dispatch
 from routing.fleet import Fleet
-from routing.strategies.prefix_aware import externality
+from routing.strategies.prefix_aware import externality_at
 
 MAX_CANDIDATES: Final = 8
 """Maximum number of candidates to keep. If there are more, these are the first ones and the one with the longest cache
@@ -31,7 +31,7 @@ class Decision:
         """Number of candidates, including those that are not kept."""
         self.ranked = len(order) - dispatch.reserves
         """Number of candidates that the strategy ranked. The others belong to later pools of workers."""
-        self.price = 1.0 + externality([candidate.load.busy_share for candidate in order[: self.ranked]])
+        self.price = 1.0 + _externality(order, self.ranked)
         """Factor on each second of prefill in the cost of a candidate, which grows with the load of the fleet."""
         self.ranks: Sequence[int] = FIRST_RANKS if len(order) <= MAX_CANDIDATES else _most_telling(order)
         """Positions of the kept candidates in the order in which the workers were to be tried, from 1."""
@@ -41,6 +41,14 @@ class Decision:
         """Workers that were not candidates, each with the reason, or None if all workers were candidates."""
         if len(order) < fleet.size:
             self.excluded = fleet.left_out(dispatch.request, order, MAX_EXCLUDED)
+
+
+def _externality(order: list[Candidate], ranked: int) -> float:
+    """Return the externality of the first *ranked* workers in *order*, without making a list for every request."""
+    busy = 0.0
+    for place in range(ranked):
+        busy += order[place].load.busy_share
+    return externality_at(busy / max(1, ranked))
 
 
 def _most_telling(order: list[Candidate]) -> Sequence[int]:

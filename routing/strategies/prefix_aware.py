@@ -72,8 +72,12 @@ class PrefixAware:
 
 def externality(busy_shares: Sequence[float]) -> float:
     """Return the seconds of delay that one second of prefill causes for later requests."""
-    busy = sum(busy_shares) / max(1, len(busy_shares))
-    return min(EXTERNALITY_LIMIT, busy / max(1e-9, 1.0 - busy))
+    return externality_at(sum(busy_shares) / max(1, len(busy_shares)))
+
+
+def externality_at(busy_share: float) -> float:
+    """Return the seconds of delay that one second of prefill causes on a fleet with the average *busy_share*."""
+    return min(EXTERNALITY_LIMIT, busy_share / max(1e-9, 1.0 - busy_share))
 
 
 def cost_s(request: Request, candidate: Candidate, price: float) -> float:

@@ -41,6 +41,8 @@ UNKNOWN: Final = float("nan")
 """Seconds that are not known."""
 MAX_SPANS: Final = 32
 """Maximum number of spans of a trace to keep in a receipt."""
+MAX_NAMES: Final = 256
+"""Maximum number of different sequences of span names to share."""
 _MAX_I32: Final = 2**31 - 1
 _MAX_I16: Final = 2**15 - 1
 _DURATION: Final = 8
@@ -116,11 +118,12 @@ class Record:
 
 
 class Packer:
-    """Conversion of completed requests into records. It shares one buffer and equal tuples between requests."""
+    """Conversion of completed requests into records. It uses one buffer for all requests."""
 
     def __init__(self) -> None:
         self._writer = BytesWriter()
-        self._tuples: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """Names of spans, so that requests with the same spans share one tuple. It is cleared when it is full."""
 
     def record(self, exchange: Exchange, ended: float, began_at: float) -> Record:
         """Return the record of the request *exchange*, which began at *began_at*, in seconds since 1970, and ended at
@@ -139,7 +142,7 @@ class Packer:
             _write_head(writer, exchange, ended, began_at, regret_s, decision.count, decision.ranked)
             for place, candidate in enumerate(candidates):
                 _write_candidate(writer, request, candidate, costs_s[place], decision.ranks[place])
-            workers = self._shared(tuple([str(candidate.worker) for candidate in candidates]))
+            workers = tuple([candidate.worker for candidate in candidates])
         return Record(exchange, workers, writer.getvalue(), self._rare(exchange, decision))
 
     def _rare(self, exchange: Exchange, decision: Decision | None) -> Rare | None:
@@ -158,16 +161,13 @@ class Packer:
             write_f32_le(writer, span.began - trace.began)
             ended = span.ended
             write_f32_le(writer, UNKNOWN if ended is None else ended - span.began)
-        return self._shared(tuple([span.name for span in spans])), writer.getvalue()
-
-    def _shared(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Return a tuple equal to *names* that other records use too."""
-        kept = self._tuples.get(names)
+        names = tuple([span.name for span in spans])
+        kept = self._names.get(names)
         if kept is None:
-            if len(self._tuples) >= 1024:
-                self._tuples.clear()
-            self._tuples[names] = kept = names
-        return kept
+            if len(self._names) >= MAX_NAMES:
+                self._names.clear()
+            self._names[names] = kept = names
+        return kept, writer.getvalue()
 
 
 def hindsight_regret_s(exchange: Exchange, decision: Decision, costs_s: Sequence[float]) -> float:

@@ -11,6 +11,7 @@ from gateway.proxy.exchange import Exchange
 from gateway.telemetry.receipts.record import CANDIDATE, HEAD, Packer, hindsight_regret_s
 from routing.strategies.prefix_aware import cost_s
 from tests.gateway.telemetry.receipts.examples import SECONDS_OF_2026, a_decision, a_record, answered, warm_and_idle
+from tests.gateway.telemetry.trace_export.examples import a_trace
 from tests.routing.examples import a_candidate
 
 
@@ -44,10 +45,19 @@ def test_a_plain_request_has_no_rare_facts() -> None:
     assert a_record(answered(refused_by="key/tokens_per_minute")).rare is not None
 
 
-def test_equal_lists_of_workers_are_kept_once() -> None:
+def test_requests_with_the_same_spans_share_their_names() -> None:
     packer = Packer()
+    names = []
+    for _ in range(2):
+        trace = a_trace()
+        trace.enter("authenticate")
+        rare = packer.record(answered(trace=trace), 102.0, 0.0).rare
+        assert rare is not None
+        assert rare.spans is not None
+        names.append(rare.spans[0])
 
-    assert packer.record(answered(), 102.0, 0.0).workers is packer.record(answered(), 103.0, 0.0).workers
+    assert ("authenticate",) == names[0]
+    assert names[0] is names[1]
 
 
 def test_counts_beyond_their_fields_are_cut() -> None:
