@@ -47,6 +47,9 @@ KEYS_AND_LIMITS: Mapping[str, Any] = {
     ]
 }
 """Settings with one API key and five limits that are never reached."""
+RECEIPTS: Mapping[str, Any] = {"admin": {"keys": [{"role": "viewer", "secret": "benchmark"}]}}
+"""Settings with receipts of the latest requests, which a gateway keeps if anybody can read them."""
+RECEIPTS_AND_SHAPES: Mapping[str, Any] = {**RECEIPTS, "request_shapes": {"enabled": True}}
 BUSY_CORE = 0.95  # a share of one core above which a single-threaded process is taken to be the limit
 ARRIVAL_STREAMS = 10
 DATA_SEGMENTS_IN_AT = 152  # offset of tcpi_data_segs_in in struct tcp_info, linux/tcp.h

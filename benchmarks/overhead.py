@@ -8,11 +8,14 @@ Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark co
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from benchmarks.bench import (
     BUSY_CORE,
     KEYS_AND_LIMITS,
+    RECEIPTS,
+    RECEIPTS_AND_SHAPES,
     Arrival,
     Bench,
     Measurement,
@@ -32,6 +35,9 @@ WARM_UP_S = 1.0
 MIN_SHARE_WITH_KEYS = 0.9
 MIN_NGINX_SHARE_OF_RATE = {"requests": 0.15, "streams": 0.9}  # SGLang's Rust gateway: 0.17 and 0.47
 WITH_KEYS = ", with a key and five limits"
+WITH_RECEIPTS = ", with receipts"
+WITH_RECORDS = ", with receipts and request shapes"
+MIN_SHARE_WITH_RECORDS = 0.99
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
 
 
@@ -124,7 +130,8 @@ def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> 
     stub = bench.start_stub()
     worker_url = stub.urls["requests"]
     targets = [stub, bench.start_nginx(worker_url), *_gateways(bench, worker_url, arguments, report)]
-    loads: tuple[Load, ...] = ("requests",) if arguments.keys_only else LOADS
+    is_partial = arguments.keys_only or arguments.records_only
+    loads: tuple[Load, ...] = ("requests",) if is_partial else LOADS
     for target in targets:
         check_answers(target)
         for load in loads:
@@ -137,7 +144,7 @@ def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> 
                 found.append(bench.measure(target, stub, load, round_number=number, seconds=arguments.seconds))
                 latest = found[-1]
                 print(f"round {number + 1} {load}: {target.name}: {latest.per_s:,.0f}/s", file=sys.stderr, flush=True)
-    arrivals = [] if arguments.keys_only else [bench.watch_arrival(target, stub) for target in targets]
+    arrivals = [] if is_partial else [bench.watch_arrival(target, stub) for target in targets]
     fill(report, found, arrivals, stub=stub.name, judged=targets[2].name)
 
 
@@ -154,6 +161,11 @@ def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arriva
         report.bars.append(
             Bar("requests per s with a key and five limits, of without", value, ">=", MIN_SHARE_WITH_KEYS)
         )
+    for name in (WITH_RECEIPTS, WITH_RECORDS):
+        if f"{judged}{name}" in names:
+            value = beside(found, f"{judged}{name}", judged, "requests").median
+            what = f"requests per processor second{name}, of without"
+            report.bars.append(Bar(what, value, ">=", MIN_SHARE_WITH_RECORDS))
     report.bars.append(Bar("failed answers", sum(m.errors for m in found), "==", 0))
     report.tables += [load_table(found, names, load, stub=stub) for load in loads]
     rows = [(arrival.target, arrival.packets_idle, arrival.packets_loaded) for arrival in arrivals]
@@ -177,7 +189,7 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
         print(error, file=sys.stderr)
         report.notes.append("The core could not be compiled here: what was measured is slower than what is shipped.")
     else:
-        for name, settings in (("", {}), (WITH_KEYS, {**KEYS_AND_LIMITS, "store": {"url": bench.store_url()}})):
+        for name, settings in _kinds(bench, arguments).items():
             gateways.append(
                 bench.start_gateway(
                     worker_url,
@@ -191,11 +203,21 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
             "The gateway is the wheel that the image holds, its core compiled by mypyc; beside it the gateway from the "
             "sources, as `make run` starts it."
         )
-    if gateways and arguments.keys_only:
+    if gateways and (arguments.keys_only or arguments.records_only):
         return gateways
     from_sources = "gateway from the sources (uvicorn)"
     gateways.append(bench.start_gateway(worker_url, name=from_sources, command=arguments.gateway))
     return gateways
+
+
+def _kinds(bench: Bench, arguments: argparse.Namespace) -> Mapping[str, Mapping[str, Any]]:
+    """Return the settings of the compiled gateways, by the ending of their names. The first one is judged."""
+    kinds: dict[str, Mapping[str, Any]] = {"": {}}
+    if not arguments.records_only:
+        kinds[WITH_KEYS] = {**KEYS_AND_LIMITS, "store": {"url": bench.store_url()}}
+    if not arguments.keys_only:
+        kinds |= {WITH_RECEIPTS: RECEIPTS, WITH_RECORDS: RECEIPTS_AND_SHAPES}
+    return kinds
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -207,6 +229,12 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
         "--keys-only",
         action="store_true",
         help="just what keys and limits cost: the gateway as it is shipped, without and with them, by requests",
+    )
+    parser.add_argument(
+        "--records-only",
+        action="store_true",
+        help="just what receipts and request shapes cost: the gateway as it is shipped, without and with them, by "
+        "requests",
     )
     add_gateway_option(parser)
     return parser.parse_args(arguments)

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from benchmarks.bench import KEYS_AND_LIMITS
+from benchmarks.bench import KEYS_AND_LIMITS, RECEIPTS, RECEIPTS_AND_SHAPES
 from benchmarks.chat_bodies import PATH, bodies
 from benchmarks.processes import Child, ChildFailedError, Processes, settings_before, start_stub_worker
 from benchmarks.report import Circumstances, Report, Table, argument_parser, conclude
@@ -73,6 +73,8 @@ PHASES = (
     Phase("admit: limits", r"CPyDef_admission___(Admission___reserve(_at_once)?|reserve_Admission_gen.*helper__)"),
     Phase("dispatch: choose a worker", r"CPyDef_(late_binding___LateBinding|dispatcher___Immediate)___poll"),
     Phase("release: learn from the answer", r"CPyDef_fleet___Fleet___release"),
+    Phase("receipts", r"CPyDef_(ring___ReceiptRing___observe|decision___Decision)"),
+    Phase("request shapes", r"CPyDef_recorder___ShapeRecorder___observe"),
     Phase("settle: limits, price", r"CPyDef_admission___Admission___settle"),
     Phase("ledger: the file, by another thread", r"CPyDef_checkpoint_writer___(_write|act__write_batch).*"),
 )
@@ -311,8 +313,10 @@ def run(arguments: argparse.Namespace) -> Report:
         shipped = Shipped(arguments.installed) if arguments.installed else build()
         _, worker = start_stub_worker(processes)
         for number, (name, settings) in enumerate(KINDS.items()):
+            if arguments.only and name not in arguments.only:
+                continue
             groups: dict[str, Any] = {**settings, **UNHURRIED}
-            if settings:
+            if "teams" in settings:
                 groups["store"] = {"url": f"sqlite:///{processes.directory / 'keys.db'}"}
             gateway = Counted(processes, shipped, settings_before(worker, **groups), name=f"gateway-{number}")
             counts.append(measure(gateway, name, prompts, requests=arguments.requests))
@@ -320,7 +324,12 @@ def run(arguments: argparse.Namespace) -> Report:
     return report
 
 
-KINDS: Mapping[str, Mapping[str, Any]] = {"no keys": {}, "a key and five limits": KEYS_AND_LIMITS}
+KINDS: Mapping[str, Mapping[str, Any]] = {
+    "no keys": {},
+    "receipts": RECEIPTS,
+    "receipts and request shapes": RECEIPTS_AND_SHAPES,
+    "a key and five limits": KEYS_AND_LIMITS,
+}
 UNHURRIED = {"health": {"interval_s": 3000, "timeout_s": 300, "metrics_interval_s": 3000}}
 """Settings that disable periodic work besides requests."""
 
@@ -337,6 +346,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser = argument_parser("profile", __doc__)
     parser.add_argument("--requests", type=int, default=600, help="that are counted")
     parser.add_argument("--installed", type=Path, help="folder of a wheel that is unpacked, instead of building one")
+    parser.add_argument("--only", nargs="*", choices=list(KINDS), help="gateways to count, instead of all")
     return parser.parse_args(arguments)
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.bench import Arrival
 from benchmarks.chat_bodies import LOADS, Load
-from benchmarks.overhead import WITH_KEYS, fill, limits_of_the_setup, ratios_per_cpu
+from benchmarks.overhead import WITH_KEYS, WITH_RECEIPTS, WITH_RECORDS, fill, limits_of_the_setup, ratios_per_cpu
 from benchmarks.report import Circumstances, Report
 from tests.benchmarks.measurements import measured
 
@@ -80,3 +80,16 @@ def test_with_the_keys_only_the_report_is_of_requests() -> None:
     assert pytest.approx(400.0 / 600.0) == bar.value
     assert (0.9, False) == (bar.limit, bar.is_met)
     assert 1 == len(report.tables)
+
+
+def test_receipts_and_shapes_are_compared_with_the_gateway_without_them() -> None:
+    """A share of 0.992 of the answers per second of processor time is enough, and 0.98 is not."""
+    report = Report("overhead", "Overhead", Circumstances.observe(seed=1, packages=()))
+    rates = {"stub": 2_000.0, "nginx": 1_000.0, "gateway": 500.0}
+    rates |= {f"gateway{WITH_RECEIPTS}": 496.0, f"gateway{WITH_RECORDS}": 490.0}
+    found = [measured(target, per_s, load="requests", cpu=0.8) for target, per_s in rates.items()]
+    fill(report, found, [], stub="stub", judged="gateway")
+    bars = [bar for bar in report.bars if "receipts" in bar.what]
+
+    assert [pytest.approx(0.992), pytest.approx(0.98)] == [bar.value for bar in bars]
+    assert [True, False] == [bar.is_met for bar in bars]
