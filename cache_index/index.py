@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NewType, Protocol
 
 from cache_index.prefix import Prefix
+from cache_index.reuse import Reuse
 
 WorkerId = NewType("WorkerId", str)
 
@@ -60,6 +61,22 @@ class CacheIndex(Protocol):
 
         The probability is learned from the intervals between uses of blocks on all workers.
         """
+        ...
+
+    def oldest_use(self, worker: WorkerId) -> int | None:
+        """Return the number of the use in which the block that *worker* evicts next was used last, or None if *worker*
+        holds no blocks. O(1).
+        """
+        ...
+
+    @property
+    def reuse(self) -> Reuse:
+        """Ages, in uses of the index, at which blocks of all workers were used again."""
+        ...
+
+    @property
+    def uses(self) -> int:
+        """Number of calls of `record` so far."""
         ...
 
     @property

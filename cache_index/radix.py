@@ -115,8 +115,9 @@ class RadixTree:
         self._holders: dict[WorkerId, _Holder] = {}
         self._workers: list[WorkerId] = []
         self._free_slots: list[int] = []
-        self._uses = 0
-        self._reuse = Reuse()
+        self.uses = 0
+        """Number of calls of `record` so far."""
+        self.reuse: Final = Reuse()
         self._bytes = 0
 
     @property
@@ -166,19 +167,23 @@ class RadixTree:
         holder = self._holders.get(worker)
         if holder is None or not holder.held:
             return 0.0
-        return self._reuse.chance(self._uses - holder.oldest.used)
+        return self.reuse.chance(self.uses - holder.oldest.used)
+
+    def oldest_use(self, worker: WorkerId) -> int | None:
+        holder = self._holders.get(worker)
+        return None if holder is None or not holder.held else holder.oldest.used
 
     def record(self, worker: WorkerId, prefix: Prefix, *, output_blocks: int | None = None) -> int:
         """Record that *worker* used all blocks of *prefix*. O(nodes on the path + evicted runs)."""
         holder = self._holder(worker)
-        self._uses += 1
-        if self._uses % LEARN_EVERY == 0:
-            self._reuse.learn()
+        self.uses += 1
+        if self.uses % LEARN_EVERY == 0:
+            self.reuse.learn()
         is_asked = output_blocks is None
         if output_blocks:
             self._bytes += HOLDING_BYTES
             holder.held += output_blocks
-            holder.append(_Holding(None, output_blocks, self._uses))
+            holder.append(_Holding(None, output_blocks, self.uses))
         before = holder.held
         for node in reversed(self._path(prefix.hashes)):
             self._use(holder, node, is_asked=is_asked)
@@ -205,11 +210,6 @@ class RadixTree:
         holder = self._holder(worker)
         holder.capacity = capacity
         self._evict_over_capacity(holder)
-
-    @property
-    def uses(self) -> int:
-        """Number of calls of `record` so far."""
-        return self._uses
 
     def evict_unused_since(self, use: int) -> None:
         """Evict all blocks that were last used at use number *use* or earlier. O(evicted runs)."""
@@ -319,15 +319,15 @@ class RadixTree:
         """Record that the worker *holder* used all blocks of *node*."""
         holding = node.holdings.get(holder.slot)
         if holding is None:
-            holding = _Holding(node, 0, self._uses)
+            holding = _Holding(node, 0, self.uses)
             node.holdings[holder.slot] = holding
             node.held |= holder.bit
             self._bytes += HOLDING_BYTES
         else:
             holding.unlink()
             if is_asked:
-                self._reuse.asked(self._uses - holding.used, holding.blocks)
-            holding.used = self._uses
+                self.reuse.asked(self.uses - holding.used, holding.blocks)
+            holding.used = self.uses
         holder.held += node.blocks - holding.blocks
         holding.blocks = node.blocks
         node.full |= holder.bit
@@ -363,7 +363,7 @@ class RadixTree:
             oldest = holder.oldest
             excess = holder.held - holder.capacity
             if oldest.node is not None:
-                self._reuse.evicted(self._uses - oldest.used, min(excess, oldest.blocks))
+                self.reuse.evicted(self.uses - oldest.used, min(excess, oldest.blocks))
             self._shrink(holder, oldest, max(0, oldest.blocks - excess))
 
     def _evict_over_budget(self) -> None:

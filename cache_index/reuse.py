@@ -48,6 +48,20 @@ class Reuse:
         """
         return self._chances[_place(age)]
 
+    def age_of(self, share: float) -> int | None:
+        """Return the highest age in the class of ages up to which *share* of the reused blocks were used again, or None
+        if no block was used again. O(`AGES`).
+        """
+        wanted = share * sum(self._asked)
+        if wanted <= 0.0:
+            return None
+        seen = 0.0
+        for place, asked in enumerate(self._asked):
+            seen += asked
+            if seen >= wanted:
+                return _oldest_at(place)
+        return _oldest_at(AGES - 1)
+
     def learn(self, remaining: Mapping[int, float] | None = None) -> None:
         """Update the reuse probabilities and reduce the weight of earlier observations.
 
@@ -83,3 +97,11 @@ def _place(age: int) -> int:
     """Return the number of the age class that contains *age*."""
     octave = age.bit_length()
     return age if octave < 2 else min(AGES - 1, 2 * octave - 2 + (age >> (octave - 2) & 1))
+
+
+def _oldest_at(place: int) -> int:
+    """Return the highest age in the age class with the number *place*."""
+    if place < 2:
+        return place
+    octave, half = divmod(place + 2, 2)
+    return (3 + half << octave - 2) - 1

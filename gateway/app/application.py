@@ -80,6 +80,10 @@ from gateway.proxy.retry_policy import RetryPolicy
 from gateway.settings import Settings, SettingsError
 from gateway.telemetry.adapter_metrics import AdapterMetrics
 from gateway.telemetry.cache_metrics import CacheCollector
+from gateway.telemetry.caches.cache_activity import CacheActivity
+from gateway.telemetry.caches.cache_map import CacheMaps
+from gateway.telemetry.caches.index_truth import IndexTruths
+from gateway.telemetry.caches.views import CacheViews
 from gateway.telemetry.fallback_metrics import FallbackMetrics
 from gateway.telemetry.loop_watch import LoopWatch
 from gateway.telemetry.metrics import Metrics, StateCollector
@@ -197,6 +201,7 @@ class _Parts:
     traffic: TrafficCounters
     shapes: ShapeRecorder | None
     """Recorder of request shapes, or None if they are not recorded."""
+    cache_activity: CacheActivity | None
     loop_watch: LoopWatch
     metrics: Metrics
     receipts: ReceiptRing | None
@@ -273,10 +278,10 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
     )
     logs = _request_logs(settings, log_sink)
-    traffic = TrafficCounters()
+    traffic, cache_activity = TrafficCounters(), _cache_activity(settings, outside, fleet)
     receipts = _receipts(settings, outside)
     shapes = _shapes(settings, outside)
-    kept: list[Observer] = [each for each in (receipts, shapes) if each is not None]
+    kept: list[Observer] = [each for each in (cache_activity, receipts, shapes) if each is not None]
     completed_requests = CompletedRequests([metrics, team_metrics, traffic, rules.tracing, *kept, *logs])
     return _Parts(
         outside,
@@ -288,6 +293,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         _start_checks(settings, fleet, outside),
         traffic,
         shapes,
+        cache_activity,
         loop_watch,
         metrics,
         receipts,
@@ -463,6 +469,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             limits=partial(_limits_of, tenancy, parts.fleet.models, parts.outside.wall_clock),
             facts=_diagnosis(parts).facts,
             receipts=_readable(parts),
+            caches=_cache_views(settings, parts),
         ),
         refused_logins=parts.rules.refused_logins,
         guardrails=lambda: {each.name for each in followed.live.configured.guardrails},
@@ -557,6 +564,8 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
         running.append(path.memory_guard.run())
     running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
     running.append(parts.rules.refused_logins.run())
+    if parts.cache_activity is not None:
+        running.append(parts.cache_activity.run())
     if parts.rules.tenancy.is_kept:
         live = parts.followed.live
         running.append(parts.followed.audit.started(lambda: live.in_force))
@@ -709,6 +718,26 @@ def _shapes(settings: Settings, outside: _Outside) -> ShapeRecorder | None:
     return ShapeRecorder(
         files, block_bytes=settings.index.block_bytes, clock=outside.clock, wall_clock=outside.wall_clock
     )
+
+
+def _cache_activity(settings: Settings, outside: _Outside, fleet: _Fleet) -> CacheActivity | None:
+    """Return the observer of the use of caches, or None if it is disabled or if no admin key can read the results."""
+    if not settings.admin.cache_activity or not settings.admin.keys:
+        return None
+    return CacheActivity(
+        *(fleet.models, fleet.knowledge.event_subscriptions, fleet.knowledge.index),
+        block_bytes=settings.index.block_bytes,
+        clock=outside.clock,
+        wall_clock=outside.wall_clock,
+    )
+
+
+def _cache_views(settings: Settings, parts: _Parts) -> CacheViews | None:
+    activity, knowledge, clock = parts.cache_activity, parts.fleet.knowledge, parts.outside.clock
+    if activity is None:
+        return None
+    maps = CacheMaps(activity, knowledge.index, knowledge.confirmed, settings.index.block_bytes, clock)
+    return CacheViews(maps, IndexTruths(activity.history, knowledge.event_subscriptions))
 
 
 def _index(settings: Settings) -> RadixTree:

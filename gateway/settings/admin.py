@@ -48,3 +48,9 @@ class AdminSettings(Group):
         description="number of latest requests whose receipts (why this worker, and what came of it) the gateway keeps "
         "in memory for /admin/v1/requests, at about 400 bytes each. 0, or no keys, keeps none.",
     )
+    cache_activity: bool = Field(
+        default=True,
+        description="observe which prefixes requests ask for and how well predicted cache hits match, for "
+        "/admin/v1/cache-map and /admin/v1/index-truth. It costs at most a few milliseconds of processor time per "
+        "second. Without admin keys, nothing is observed.",
+    )

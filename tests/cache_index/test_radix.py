@@ -339,6 +339,28 @@ def test_half_of_what_lies_is_asked_for_again() -> None:
     assert 0.2 < index.oldest_chance(A) < 0.6  # but of what was used just now some is
 
 
+def test_the_oldest_use_is_that_of_the_block_that_is_evicted_next() -> None:
+    """a used "abc" first and "xyz" then, and uses "abc" again."""
+    index = tree()
+    index.record(A, prefix("abc"))
+    index.record(A, prefix("xyz"))
+    before = index.oldest_use(A)
+    index.record(A, prefix("abc"))
+
+    assert (1, 2, 3) == (before, index.oldest_use(A), index.uses)
+    assert None is index.oldest_use(B)
+
+
+def test_the_age_at_reuse_is_counted_in_uses() -> None:
+    """ "abc" is used again two uses later."""
+    index = tree()
+    for letters in ("abc", "xyz", "abc"):
+        index.record(A, prefix(letters))
+
+    assert 2 == index.reuse.age_of(0.5)
+    assert None is tree().reuse.age_of(0.5)
+
+
 def test_the_end_of_an_answer_is_no_question() -> None:
     """An engine uses the blocks until then; that says nothing of who comes back for them."""
     index = tree()

@@ -136,3 +136,27 @@ def test_it_is_the_estimate_of_kaplan_and_meier(asked: dict[int, int], evicted: 
             survives *= 1 - Fraction(asked.get(later, 0), max(1, lain))
 
         assert float(1 - survives) == pytest.approx(reuse.chance(2**age))
+
+
+def test_the_age_below_which_a_share_of_the_blocks_was_used_again() -> None:
+    """100 blocks at age 1, 80 at age 4 and 20 at age 100, whose class ends at 127."""
+    reuse = Reuse()
+    for age, blocks in ((1, 100), (4, 80), (100, 20)):
+        reuse.asked(age, blocks)
+
+    assert [1, 1, 5, 5, 127] == [reuse.age_of(share) for share in (0.1, 0.5, 0.51, 0.9, 1.0)]
+
+
+def test_without_reuse_there_is_no_age() -> None:
+    reuse = Reuse()
+    reuse.evicted(4, 10)
+
+    assert None is reuse.age_of(0.5)
+
+
+@pytest.mark.parametrize(("age", "until"), [(0, 0), (1, 1), (2, 2), (3, 3), (4, 5), (6, 7), (8, 11), (12, 15)])
+def test_the_highest_age_of_a_class_is_returned(age: int, until: int) -> None:
+    reuse = Reuse()
+    reuse.asked(age, 1)
+
+    assert until == reuse.age_of(0.5)

@@ -10,7 +10,9 @@ from gateway.api.admin_access import AdminAccess, AdminKey
 from gateway.api.admin_v1 import (
     added_workers,
     audit,
+    cache_map,
     diagnosis,
+    index_truth,
     keys,
     models,
     reload,
@@ -91,6 +93,8 @@ def admin_api(
     if gateway is not None:
         routers += [workers.router, models.router, reload.router, team_credits.router, team_limits.router]
         routers += [diagnosis.router, requests.router]
+        if gateway.caches is not None:
+            routers += [cache_map.router, index_truth.router]
     for router in routers:
         api.include_router(router)
     answer_errors(api, (route for router in routers for route in router.routes))

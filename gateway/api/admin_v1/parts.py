@@ -17,6 +17,7 @@ from gateway.api.admin_v1.gateway_facts import GatewayFacts
 from gateway.api.times import to_the_millisecond
 from gateway.models.registry import Models
 from gateway.protocol.errors import InvalidField, StoreUnavailable
+from gateway.telemetry.caches.views import CacheViews
 from gateway.telemetry.receipts.receipts import Receipts
 from gateway.telemetry.reloads import Reloaded
 from gateway.tenancy.ledger.audit import Action, AuditEntry, Kind, shown
@@ -68,6 +69,8 @@ class AdminGateway:
     """Function that returns the current facts about the gateway for a diagnosis."""
     receipts: Receipts | None = field(kw_only=True, default=None)
     """Receipts of the latest requests, or None if none are kept."""
+    caches: CacheViews | None = field(kw_only=True, default=None)
+    """Views of the caches, or None if the gateway does not observe their use."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,3 +165,12 @@ def _gateway(request: Request) -> AdminGateway:
 
 
 GatewayOfApp = Annotated[AdminGateway, Depends(_gateway)]
+
+
+def _caches(request: Request) -> CacheViews:
+    caches = _gateway(request).caches
+    assert caches is not None, "the routes exist only if the use of caches is observed"
+    return caches
+
+
+CachesOfApp = Annotated[CacheViews, Depends(_caches)]

@@ -1,0 +1,110 @@
+"""Observer of completed requests that learns how caches are used: hot prefixes, cache hits and repeated computation."""
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from cache_index import WorkerId
+from gateway.models.registry import Models
+from gateway.proxy.completed_requests import CompletedRequest
+from gateway.telemetry.caches.hit_history import HitHistory
+from gateway.telemetry.caches.hot_prefixes import HotPrefixes
+from gateway.telemetry.caches.past_blocks import PastBlocks
+from gateway.telemetry.caches.use_times import UseTimes
+from gateway.workers.kv_events.counters import StreamCounters
+
+MAX_PER_BATCH: Final = 8
+"""Maximum number of requests to examine in a batch of completed requests. Batches are 50 ms apart, so every request is
+examined up to 160 requests per second, and a sample of evenly spaced requests beyond. It bounds the cost to a few
+milliseconds per second.
+"""
+MINUTE_S: Final = 60.0
+MIN_RECOMPUTED_TOKENS: Final = 32.0
+"""Number of repeatedly computed tokens of a prompt below which they count as none, because engines cache whole blocks
+only and the positions of tokens in the text are estimated.
+"""
+
+
+class Streams(Protocol):
+    """Event streams that the gateway follows (see `gateway.workers.event_subscriptions.EventSubscriptions`)."""
+
+    def counters(self) -> Mapping[WorkerId, StreamCounters]: ...
+
+
+class UsedIndex(Protocol):
+    """Index of predicted cache contents that counts its uses (see `cache_index.CacheIndex`)."""
+
+    @property
+    def uses(self) -> int: ...
+
+
+class CacheActivity:
+    """Use of the caches of *models*, learned from completed requests. It keeps no text.
+
+    Memory: 4 MiB for computed blocks, 9 kB for each worker, and usually less than 5 MB for hot prefixes.
+    """
+
+    def __init__(
+        self,
+        models: Models,
+        streams: Streams,
+        index: UsedIndex,
+        *,
+        block_bytes: int,
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        self.prefixes = HotPrefixes(block_bytes=block_bytes)
+        self.history = HitHistory()
+        self.use_times = UseTimes()
+        self.use_times.note(index.uses, clock())
+        self._models = models
+        self._streams = streams
+        self._index = index
+        self._block_bytes = block_bytes
+        self._past = PastBlocks()
+        self._clock = clock
+        self._wall_clock = wall_clock
+
+    def observe(self, completed: list[CompletedRequest]) -> None:
+        """Learn from *completed*, about 15 microseconds for each of at most `MAX_PER_BATCH` requests."""
+        step = -(-len(completed) // MAX_PER_BATCH)
+        for ended in completed[::step]:
+            self._examine(ended, step)
+        self.use_times.note(self._index.uses, self._clock())
+
+    async def run(self) -> None:
+        """End a minute of the history every minute until canceled."""
+        while True:
+            await asyncio.sleep(MINUTE_S)
+            self.end_minute()
+
+    def end_minute(self) -> None:
+        """End the current minute of all workers. O(workers), about 5 microseconds each."""
+        workers = [(model.name, worker.id) for model in self._models for worker in model.fleet]
+        self.history.end_minute(self._wall_clock(), workers, self._streams.counters())
+
+    def _examine(self, ended: CompletedRequest, step: int) -> None:
+        """Learn from one request, which stands for *step* requests of its batch."""
+        exchange = ended.exchange
+        request, model, worker = exchange.request, exchange.model, exchange.backend
+        if request is None or model is None or exchange.strategy is None or not request.writes_cache:
+            return
+        if exchange.first_byte is None and exchange.error is not None:
+            return
+        self.prefixes.add(request, model, exchange.team or "", ended.at, stands_for=step)
+        if worker is None or exchange.served_by != "worker" or exchange.prefill == "remote":
+            return
+        computed_before = self._past.learn(WorkerId(worker), request.prefix.hashes)
+        usage = exchange.usage
+        if usage is None or usage.cached_tokens is None or not usage.prompt_tokens or not request.reads_cache:
+            return
+        prompt, reported = float(usage.prompt_tokens), float(usage.cached_tokens)
+        known = prompt * computed_before * self._block_bytes / max(1, request.prompt_bytes)
+        recomputed = min(known, prompt) - reported
+        self.history.current(model, worker).add(
+            prompt=prompt,
+            predicted=min(exchange.hit_tokens, prompt),
+            reported=reported,
+            recomputed=recomputed if recomputed >= MIN_RECOMPUTED_TOKENS else 0.0,
+        )
