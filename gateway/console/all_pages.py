@@ -3,10 +3,11 @@
 from typing import Final
 
 from gateway.console.page import Action, Download, Page
-from gateway.console.pages import audit, keys, models, overview, teams
+from gateway.console.pages import audit, keys, models, overview, requests, teams
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
+    *requests.PAGES,
     *models.PAGES,
     *teams.PAGES,
     *keys.PAGES,

@@ -169,7 +169,7 @@ async def list_requests(gateway: GatewayOfApp, asked: Annotated[RequestsQuery, Q
 
 
 @router.get(
-    "/{request_id}",
+    "/{request_id:path}",
     summary="Return one request: the candidates, why this worker was chosen, and what came of it",
     description="If several requests had the same id, the latest one is returned.",
     response_model=RequestDetailResponse,

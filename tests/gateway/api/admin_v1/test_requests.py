@@ -221,3 +221,11 @@ async def test_a_viewer_reads_and_a_stranger_does_not() -> None:
 
         assert ["r-1"] == await gateway.ids()
         assert 401 == refused.status_code
+
+
+async def test_a_request_id_may_contain_slashes() -> None:
+    """Callers choose ids."""
+    async with served() as gateway:
+        gateway.add("a/b")
+
+        assert "a/b" == (await gateway.admin.get("/requests/a/b"))["id"]
