@@ -17,7 +17,7 @@ ADMIN_KEYS = {"WARMGATE_ADMIN__KEYS": json.dumps(admin_keys())}
 @pytest.fixture(scope="session")
 def served() -> Iterator[Running]:
     """The demo with three workers, and with the teams demo and blue."""
-    with demo(environ=ADMIN_KEYS) as running:
+    with demo(environ={**ADMIN_KEYS, "WARMGATE_DRAIN__HAND_OVER_AFTER_S": "1"}) as running:
         running.admin("POST", "/teams", {"name": "blue", "limits": {"requests_per_minute": 100_000, "usd_per_day": 50}})
         yield running
 

@@ -36,6 +36,9 @@ MISSED = """
 """
 
 
+UNFOLD = "() => document.querySelectorAll('details').forEach((each) => { each.open = true; })"
+
+
 def opened(page: Page, address: str) -> Page:
     response = page.goto(address)
     assert response is not None
@@ -95,6 +98,7 @@ def test_a_page_is_accessible(
     """axe-core has no serious and no critical findings, in light and in dark colors, on a phone and on a desk."""
     with window(browser, busy, session("olga"), faults=faults) as page:
         opened(page, addresses[path])
+        page.evaluate(UNFOLD)
         found = {}
         for scheme in SCHEMES:
             for size in (PHONE, DESK):
@@ -116,6 +120,7 @@ def test_the_keyboard_reaches_everything(
         if pause.is_visible():  # parts of the page are replaced otherwise, with the marks of this test
             pause.press("Enter")
             page.locator("body").evaluate("body => document.activeElement.blur()")
+        page.evaluate(UNFOLD)
         limit = 20 + page.locator("a, button, input, select, textarea, summary, [tabindex]").count()
         unseen = []
         for _ in range(limit):
