@@ -60,6 +60,11 @@ class Bookings:
             return 0
         return state.in_flight - (0 if self._shared_load is None else self._shared_load.beside(self, worker))
 
+    def is_computing(self, booking: Booking) -> bool:
+        """Return whether the worker of *booking* is still in the fleet and has not sent a first token yet."""
+        worker = self._current(booking)
+        return worker is not None and booking.first_byte_at is None and booking in worker.pending
+
     def first_byte_in_s(self, booking: Booking, now: float) -> float | None:
         """Return the seconds until the predicted first byte of *booking*, or 0 if this time has passed.
 

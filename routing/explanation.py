@@ -41,6 +41,10 @@ class Explanation(msgspec.Struct, frozen=True):
     places: list[Place]
     """Candidate workers in the order in which they are tried."""
     excluded: list[Excluded]
+    waits_for: WorkerId | None = None
+    """Worker that is computing a long prefix of the prompt. The request waits for the prefix, unless so many requests
+    wait for it that a copy on another worker is worth its cost.
+    """
 
 
 def reason_of(order: list[Candidate]) -> Reason:

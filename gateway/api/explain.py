@@ -131,6 +131,7 @@ class Explainer:
             "prompt_tokens": round(request.prompt_tokens, 1),
             "prompt_blocks": request.prefix.blocks,
             "exact_tokens": bool(request.exact),
+            "waits_for": explanation.waits_for,
             "workers": [
                 *(
                     self._worker(place.candidate)

@@ -92,6 +92,10 @@ class Homes:
         if len(reach.near) != len(each.order) or backlog_s is None:
             self._set_costs(each, reach.near, reach.far)
 
+    def place(self, worker: WorkerId) -> int:
+        """Return the position of *worker*, which must be in the fleet."""
+        return self._places[worker]
+
     def can_begin(self, each: Waiting, place: int, free: Places) -> bool:
         """Return whether the worker at position *place* is free and could answer the request."""
         return bool(free[place] and np.isfinite(each.prefill_s[place]))

@@ -9,7 +9,8 @@ request was sent. A held request can still go to another worker, and a short req
    prompt's blocks, and the warm prompt becomes cold. Queues that age faster collapse in this way under agents whose
    contexts exceed the fleet's cache size (see benchmarks/results/replay.md).
 2. In this order, each request gets a home, the worker on which it costs least (see `Homes`).
-3. A request is sent if its home is about to be free.
+3. A request is sent if its home is about to be free, unless it waits for a prefix that another worker is computing (see
+   `SharedPrefixes`).
 
 If teams share the fleet, requests of all strategies are held while no worker is about to be free. The order above then
 applies within a team, and `FairQueue` decides between teams. Homes are found in the resulting order. If no later
@@ -21,6 +22,7 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+import msgspec
 import numpy as np
 
 from routing.booking import Booking
@@ -32,6 +34,7 @@ from routing.queueing.fair_queue import Fairness, FairQueue
 from routing.queueing.fleet_view import ROUNDING_S, FleetView
 from routing.queueing.homes import Homes
 from routing.queueing.release_policy import ReleasePolicy
+from routing.queueing.shared_prefixes import MIN_SAVED_S, SharedPrefixes
 from routing.queueing.waiting import Waiting
 from routing.rendezvous import Rendezvous
 from routing.request import Request
@@ -80,6 +83,7 @@ class LateBinding:
         self._policy = policy or ReleasePolicy()
         self._fairness = fairness
         self._homes = Homes(fleet, strategies, self._policy, rng, ties)
+        self._shared = SharedPrefixes(fleet, self._homes)
         self._queue = FairQueue(fairness or SINGLE_TEAM)
         self._arrived: list[tuple[Request, float]] = []
         self._refused: list[Refusal] = []
@@ -143,9 +147,13 @@ class LateBinding:
         self._immediate.cancel(request)
 
     def explain(self, request: Request, now: float) -> Explanation:
-        if self._fairness is None or not self._strategies.chosen_by(request).accepts_any_worker:
+        strategy = self._strategies.chosen_by(request)
+        if self._fairness is None and not strategy.is_late_bound:
             return self._immediate.explain(request, now)
-        return self._immediate.explain(request, now, lambda ranked: self._free_first(ranked, now))
+        is_any = self._fairness is not None and strategy.accepts_any_worker
+        arrange = (lambda ranked: self._free_first(ranked, now)) if is_any else None
+        explanation = self._immediate.explain(request, now, arrange)
+        return msgspec.structs.replace(explanation, waits_for=self._shared.awaited(explanation))
 
     def hand_over(self) -> list[tuple[Request, float]]:
         held, self._queue = (
@@ -181,7 +189,7 @@ class LateBinding:
                 near, far = reach.near, reach.far
             ranked = strategy.rank(request, near)
             order = self._free_first(ranked, now) if strategy.accepts_any_worker else admitting_first(ranked)
-            if self._is_free(order[0], now):
+            if self._is_free(order[0], now) and not self._shared.computing(request, near, order[0]):
                 whole = order + far if far else order
                 return self._book(request, whole, now, level=request.priority, reserves=len(far))
         self._hold_or_refuse(Waiting(request, since, begins_session=begins_session), candidates, now)
@@ -243,10 +251,13 @@ class LateBinding:
 
     def _send_to_free_homes(self, view: FleetView, now: float) -> Iterator[Dispatch]:
         homes, policy, lookups = self._homes, self._policy, self._policy.max_lookups
+        has_sent = False
         for each in self._in_order(now):
             free = view.is_free()
             if not free.any():
                 return
+            if self._shared.still_waits(each, view, now):
+                continue
             if now - each.seen_at > policy.fresh_s and (lookups > 0 or not each.order):
                 homes.look_up(each, now)
                 lookups -= 1
@@ -256,12 +267,17 @@ class LateBinding:
             if self._fleet.members.has_pools:
                 homes.extend_reach(each, view.backlog_s, now)
             place = homes.find(each, view, free)
-            if each.seen_at < now and homes.can_begin(each, place, free):
+            # A request that was sent in this pass may compute a prefix of a long prompt.
+            is_old = each.seen_at < now or (has_sent and each.min_s >= MIN_SAVED_S)
+            if is_old and homes.can_begin(each, place, free):
                 homes.look_up(each, now)
                 place = homes.find(each, view, free)
             if homes.can_begin(each, place, free):
                 place, order = homes.choose(each, place, free)
+                if self._shared.begins_wait(each, order[0], view, now):
+                    continue
                 view.room[place] -= 1.0
+                has_sent = True
                 yield self._send(each, order, now)
             view.backlog_s[place] += each.prefill_s[place]
 
@@ -277,6 +293,8 @@ class LateBinding:
         for each in owed:
             if not free.any():
                 return
+            if self._shared.still_waits(each, view, now):
+                continue
             homes.look_up(each, now)
             if not each.order:
                 continue
@@ -285,6 +303,8 @@ class LateBinding:
                 only = np.zeros(len(free), np.bool_)
                 only[place] = True
                 _, order = homes.choose(each, place, only)
+                if self._shared.begins_wait(each, order[0], view, now):
+                    continue
                 free[place] = False
                 view.backlog_s[place] += each.prefill_s[place]
                 yield self._send(each, order, now)

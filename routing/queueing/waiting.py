@@ -3,6 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
+from routing.booking import Booking
 from routing.candidate import Candidate
 from routing.explanation import SPARE_SHARE
 from routing.request import NORMAL, Request
@@ -14,7 +15,19 @@ class Waiting:
     """Waiting request in the queue. Its arrays are in seconds and have one element per worker, in fleet order."""
 
     __slots__ = (
-        *("begins_session", "cost_s", "displaces_s", "due_in_s", "evicts_s", "gives_up_at", "level", "min_s", "order"),
+        *(
+            "awaits",
+            "awaits_until",
+            "begins_session",
+            "cost_s",
+            "displaces_s",
+            "due_in_s",
+            "evicts_s",
+            "gives_up_at",
+            "level",
+            "min_s",
+            "order",
+        ),
         *("found", "prefill_s", "request", "reserves", "seen_at", "since", "spill_in_s", "team", "weight"),
     )
 
@@ -36,6 +49,10 @@ class Waiting:
         goes_elsewhere = request.spill_in_s is not None and request.pinned is None
         self.spill_in_s = request.spill_in_s if goes_elsewhere else None
         self.seen_at = float("-inf")
+        self.awaits: Booking | None = None
+        """Request that computes a prefix for which this request waits, or None. See `SharedPrefixes`."""
+        self.awaits_until = float("inf")
+        """Time until which the request can wait for prefixes, or infinity before it waits for the first time."""
         self.found: list[Candidate] = []
         """All candidate workers that the last cache lookup found."""
         self.order: list[Candidate] = []

@@ -120,6 +120,7 @@ async def test_the_whole_answer() -> None:
         "prompt_tokens": 351.5,
         "prompt_blocks": 21,
         "exact_tokens": False,
+        "waits_for": None,
         "workers": [
             {
                 "worker": home,
