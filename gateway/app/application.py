@@ -99,6 +99,7 @@ from gateway.telemetry.store_metrics import StoreMetrics
 from gateway.telemetry.team_metrics import TeamMetrics
 from gateway.telemetry.trace_export.tracing import Destination, TracesUnavailableError, Tracing
 from gateway.telemetry.traffic_counters import TrafficCounters
+from gateway.telemetry.traffic_history import TrafficHistory
 from gateway.tenancy.quota.limit_status import LimitStatus
 from gateway.tenancy.teams.team import Team
 from gateway.workers.discovery.discoveries import Discoveries
@@ -205,6 +206,7 @@ class _Parts:
     loop_watch: LoopWatch
     metrics: Metrics
     receipts: ReceiptRing | None
+    history: TrafficHistory
     path: _Path
 
 
@@ -297,6 +299,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         loop_watch,
         metrics,
         receipts,
+        _history(metrics, team_metrics, fleet.models, completed_requests, outside),
         _path(settings, outside, fleet, rules, completed_requests, CompletedRequests(logs)),
     )
 
@@ -467,6 +470,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             draining=parts.fleet.draining,
             budgets=tenancy.budgets,
             limits=partial(_limits_of, tenancy, parts.fleet.models, parts.outside.wall_clock),
+            history=parts.history,
             facts=_diagnosis(parts).facts,
             receipts=_readable(parts),
             caches=_cache_views(settings, parts),
@@ -483,6 +487,18 @@ def _readable(parts: _Parts) -> Receipts | None:
 
 async def _limits_of(tenancy: Tenancy, models: Models, wall_clock: Clock, team: Team) -> list[LimitStatus]:
     return await tenancy.limits_of(team, [model.metered for model in models], wall_clock())
+
+
+def _history(
+    metrics: Metrics, team_metrics: TeamMetrics, models: Models, completed: CompletedRequests, outside: _Outside
+) -> TrafficHistory:
+    return TrafficHistory(
+        metrics.counters,
+        team_metrics.counters,
+        models,
+        settle=completed.settle,
+        wall_clock=outside.wall_clock,
+    )
 
 
 def _diagnosis(parts: _Parts) -> GatewayDiagnosis:
@@ -562,7 +578,13 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
     ]
     if path.memory_guard is not None:
         running.append(path.memory_guard.run())
-    running += [parts.canary.run(), parts.loop_watch.run(), *parts.rules.tenancy.loops(), *parts.replicas.loops()]
+    running += [
+        parts.canary.run(),
+        parts.loop_watch.run(),
+        parts.history.run(),
+        *parts.rules.tenancy.loops(),
+        *parts.replicas.loops(),
+    ]
     running.append(parts.rules.refused_logins.run())
     if parts.cache_activity is not None:
         running.append(parts.cache_activity.run())

@@ -21,6 +21,8 @@ class Metrics:
         counts = CountersByModel()
         # The compiled method itself: a method here that called it would be interpreted.
         self.observe = counts.observe
+        self.counters: Mapping[str, RequestCounters] = counts.counters
+        """Counters of completed requests by model."""
         self.registry.register(_RequestCollector(counts.counters))
 
     def exposition(self) -> bytes:

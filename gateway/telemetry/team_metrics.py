@@ -3,7 +3,7 @@
 Teams are few enough for metric labels. Usage by key, user and project is in the ledger.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -30,7 +30,8 @@ class TeamMetrics(Collector):
         self._budgets = budgets
         self._soft_budgets = soft_budgets
         counts = CountersByTeam()
-        self._counters = counts.counters
+        self.counters: Mapping[str, TeamCounters] = counts.counters
+        """Counters of completed requests by team."""
         # The compiled method itself: a method here that called it would be interpreted.
         self.observe = counts.observe
 
@@ -45,7 +46,7 @@ class TeamMetrics(Collector):
             name: str, text: str, samples: Callable[[TeamCounters], Iterable[tuple[str, float]]], label: str
         ) -> Metric:
             family = CounterMetricFamily(f"warmgate_team_{name}", text, labels=("team", label))
-            for team, counters in self._counters.items():
+            for team, counters in self.counters.items():
                 for value, count in samples(counters):
                     family.add_metric((team, value), count)
             return family
@@ -72,7 +73,7 @@ class TeamMetrics(Collector):
             "backend",
         )
         saved = CounterMetricFamily("warmgate_team_saved_usd", "US dollars saved by cached tokens.", labels=("team",))
-        for team, counters in self._counters.items():
+        for team, counters in self.counters.items():
             saved.add_metric((team,), counters.saved_usd)
         yield saved
         yield from _of_budgets(self._budgets())

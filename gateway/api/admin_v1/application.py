@@ -15,6 +15,7 @@ from gateway.api.admin_v1 import (
     index_truth,
     keys,
     models,
+    overview,
     reload,
     requests,
     team_credits,
@@ -92,7 +93,7 @@ def admin_api(
         routers.append(added_workers.router)
     if gateway is not None:
         routers += [workers.router, models.router, reload.router, team_credits.router, team_limits.router]
-        routers += [diagnosis.router, requests.router]
+        routers += [diagnosis.router, overview.router, requests.router]
         if gateway.caches is not None:
             routers += [cache_map.router, index_truth.router]
     for router in routers:

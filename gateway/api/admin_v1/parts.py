@@ -20,6 +20,7 @@ from gateway.protocol.errors import InvalidField, StoreUnavailable
 from gateway.telemetry.caches.views import CacheViews
 from gateway.telemetry.receipts.receipts import Receipts
 from gateway.telemetry.reloads import Reloaded
+from gateway.telemetry.traffic_history import TrafficHistory
 from gateway.tenancy.ledger.audit import Action, AuditEntry, Kind, shown
 from gateway.tenancy.ledger.usage_store import UsageStore
 from gateway.tenancy.quota.budgets import Budgets
@@ -65,6 +66,8 @@ class AdminGateway:
     """Budgets of teams and keys, or None."""
     limits: Callable[[Team], Awaitable[Sequence[LimitStatus]]] | None = field(kw_only=True, default=None)
     """Function that returns the limits of a team with the amounts that are left, or None."""
+    history: TrafficHistory | None = field(kw_only=True, default=None)
+    """Samples of the traffic of the last hour, or None."""
     facts: Callable[[], GatewayFacts] = field(kw_only=True, default=GatewayFacts)
     """Function that returns the current facts about the gateway for a diagnosis."""
     receipts: Receipts | None = field(kw_only=True, default=None)

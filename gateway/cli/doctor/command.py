@@ -9,16 +9,16 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import msgspec
 
+from gateway.api.admin_v1.diagnosis import finding_response
+from gateway.api.admin_v1.findings.finding import Finding
+from gateway.api.admin_v1.findings.rules import diagnosed
 from gateway.api.admin_v1.gateway_facts import GatewayFacts
 from gateway.app.config_source import process_environment
 from gateway.cli.commands.output import CommandFailed, Output
 from gateway.cli.commands.target import URL, add_target, connected, gateway_url
-from gateway.cli.doctor.finding import Finding
-from gateway.cli.doctor.rules import diagnosed
 
 MODELS = "WARMGATE_MODELS"
 """First part of the names of the environment variables that can define models without a settings file."""
@@ -59,7 +59,7 @@ def run(arguments: argparse.Namespace) -> int:
 def show(findings: Sequence[Finding], output: Output) -> None:
     """Print *findings*: a line for each finding, and below these lines a remedy for each kind of finding."""
     if output.is_json:
-        output.entity({"object": "diagnosis", "findings": [_json(finding) for finding in findings]})
+        output.entity({"object": "diagnosis", "findings": [finding_response(finding) for finding in findings]})
         return
     if not findings:
         output.text("Nothing to report.\n")
@@ -102,17 +102,3 @@ async def _facts_of_settings(arguments: argparse.Namespace, now: float) -> Gatew
     if found.store is None:
         return facts
     return replace(facts, store=await store_facts(found.store, wall_clock=time.time))  # noqa: TID251
-
-
-def _json(finding: Finding) -> dict[str, Any]:
-    return {
-        "severity": finding.severity,
-        "code": finding.code,
-        "model": finding.model,
-        "worker": finding.worker,
-        "team": finding.team,
-        "fallback": finding.fallback,
-        "text": finding.text,
-        "remedy": finding.remedy,
-        "page": finding.page,
-    }

@@ -13,7 +13,9 @@ from tests.gateway.console.consoled import SAME, Consoled, consoled
 
 
 async def teams(view: View) -> Context:
-    return {"models": [{"name": team["name"], "workers": []} for team in await view.admin.listed("teams")]}
+    names = [team["name"] for team in await view.admin.listed("teams")]
+    findings = [{"severity": "error", "text": name, "remedy": "", "page": "", "code": ""} for name in names]
+    return {"status": 200, "text": f"<b> {', '.join(names)}", "findings": findings}
 
 
 async def broken(_view: View) -> Context:
@@ -29,10 +31,10 @@ async def show(_view: View, _form: Form) -> Shown:
     return Shown(title="Once", template="error.html", context={"status": 200, "text": "shown <once>"})
 
 
-LIVE = {"workers": "overview/workers.html"}
+LIVE = {"teams": "overview/findings.html"}
 PAGES = (
-    Page(path="/console", title="Teams", template="overview.html", load=teams, in_navigation=True, live=LIVE),
-    Page(path="/console/broken", title="Broken", template="overview.html", load=broken),
+    Page(path="/console", title="Teams", template="error.html", load=teams, in_navigation=True, live=LIVE),
+    Page(path="/console/broken", title="Broken", template="error.html", load=broken),
 )
 ACTIONS = (
     Action(path="/console/create", role="operator", act=create, back="/console"),
@@ -46,7 +48,7 @@ async def test_a_page_shows_the_values_of_the_admin_api_escaped() -> None:
         answer = await (await site.logged_in("vi")).get("/console")
 
     assert 200 == answer.status_code
-    assert "<h2>blue</h2>" in answer.text
+    assert "<p>&lt;b&gt; blue</p>" in answer.text
     assert '<a href="/console" aria-current="page">Teams</a>' in answer.text
     assert "no-store" == answer.headers["cache-control"]
 
@@ -204,7 +206,9 @@ async def test_a_page_is_also_a_stream_of_its_live_parts() -> None:
         status, (event,) = await listened(site, browser.cookie, events=1)
 
     assert 200 == status
-    assert event.startswith(b'event: part\ndata: {"name":"workers","html":"<section class=\\"card\\">\\n<h2>blue</h2>')
+    assert event.startswith(
+        b'event: part\ndata: {"name":"teams","html":"<div class=\\"notice finding failed\\">\\n<p><strong>blue</strong>'
+    )
 
 
 async def test_a_stream_needs_a_session_and_does_not_prolong_it() -> None:

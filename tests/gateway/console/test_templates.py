@@ -12,11 +12,22 @@ FOLDER = Path(__file__).parents[3] / "gateway" / "console" / "templates"
 FILES = sorted(str(path.relative_to(FOLDER)) for path in FOLDER.rglob("*.html"))
 
 
-def test_values_are_escaped() -> None:
-    templates = Templates({"static": {}, "version": "1", "documentation": ""})
-    text = templates.render("overview/workers.html", {"models": [{"name": "<script>'\"&", "workers": []}]})
+SHARED: dict[str, object] = {
+    "title": "",
+    "key": None,
+    "is_live": False,
+    "notices": [],
+    "navigation": [],
+    "section": None,
+}
+FILES_OF_PAGES = {"console.css": "", "console.js": "", "icon.svg": ""}
 
-    assert "<h2>&lt;script&gt;&#39;&#34;&amp;</h2>" in text
+
+def test_values_are_escaped() -> None:
+    templates = Templates({"static": FILES_OF_PAGES, "version": "1", "documentation": ""})
+    text = templates.render("error.html", {**SHARED, "text": "<script>'\"&"})
+
+    assert "<p>&lt;script&gt;&#39;&#34;&amp;</p>" in text
 
 
 def test_a_missing_value_is_an_error() -> None:

@@ -37,3 +37,17 @@ async def test_they_are_described() -> None:
 
     assert "/admin/v1/diagnosis" in description["paths"]
     assert "hit_accuracy" in description["components"]["schemas"]["WorkerFacts"]["properties"]
+
+
+async def test_a_viewer_gets_the_findings() -> None:
+    """Those that the command prints."""
+    facts = GatewayFacts(models=(ModelFacts(name="tiny", strategy="kv_aware", not_ready="it has no workers"),))
+    models = the_models(a_model(Answers(), name="tiny"))
+    gateway = AdminGateway(models, tuple, draining=a_draining(models), facts=lambda: facts)
+    async with administration(gateway=gateway) as admin:
+        (finding,) = (await admin.get("/diagnosis/findings"))["data"]
+
+    assert ("error", "model-not-ready", "tiny", None) == tuple(
+        finding[name] for name in ("severity", "code", "model", "worker")
+    )
+    assert "The model cannot answer requests: it has no workers." == finding["text"]

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from gateway.api.admin_v1.findings.rules import diagnosed
 from gateway.api.admin_v1.gateway_facts import (
     CheckFacts,
     FallbackFacts,
@@ -13,7 +14,6 @@ from gateway.api.admin_v1.gateway_facts import (
     TeamFacts,
     WorkerFacts,
 )
-from gateway.cli.doctor.rules import diagnosed
 
 DAY_S = 86_400.0
 Found = list[tuple[str, str, str]]

@@ -1,6 +1,6 @@
 import re
 
-from gateway.cli.doctor.finding import KINDS, PAGE, Finding
+from gateway.api.admin_v1.findings.finding import KINDS, PAGE, Finding
 from tests.test_repository import ROOT
 
 

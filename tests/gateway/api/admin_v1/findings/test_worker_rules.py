@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from gateway.api.admin_v1.findings.worker_rules import findings_of
 from gateway.api.admin_v1.gateway_facts import CheckFacts, ModelFacts, StreamFacts, WorkerFacts
-from gateway.cli.doctor.worker_rules import findings_of
 
 LIVE = {"state": "live", "has_replay": True}
 SOUND: dict[str, Any] = {

@@ -3,9 +3,9 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 
+from gateway.api.admin_v1.findings import worker_rules
+from gateway.api.admin_v1.findings.finding import SEVERITIES, Finding
 from gateway.api.admin_v1.gateway_facts import FallbackFacts, GatewayFacts, ModelFacts, StoreFacts, TeamFacts
-from gateway.cli.doctor import worker_rules
-from gateway.cli.doctor.finding import SEVERITIES, Finding
 
 ENOUGH_REQUESTS = 20
 SHORT_SHARE = 0.9

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 
+from gateway.api.admin_v1.findings.finding import Finding, Severity
 from gateway.api.admin_v1.gateway_facts import ModelFacts, StreamFacts, WorkerFacts
-from gateway.cli.doctor.finding import Finding, Severity
 
 Rule = Callable[[ModelFacts, WorkerFacts], Iterator[Finding]]
 
