@@ -1,6 +1,5 @@
 """Record of a routing decision, kept for the receipt of the request: the candidates in the order of their ranking."""
 
-from collections.abc import Sequence
 from typing import Final
 
 from routing.candidate import Candidate, WhyNot
@@ -12,7 +11,6 @@ MAX_CANDIDATES: Final = 8
 """Maximum number of candidates to keep. If there are more, these are the first ones and the one with the longest cache
 hit.
 """
-FIRST_RANKS: Final = tuple(range(1, MAX_CANDIDATES + 1))
 MAX_EXCLUDED: Final = 8
 """Maximum number of excluded workers to keep."""
 
@@ -20,7 +18,7 @@ MAX_EXCLUDED: Final = 8
 class Decision:
     """Candidates and excluded workers of one dispatch. It holds no more than a stream of minutes can afford."""
 
-    __slots__ = ("at", "candidates", "count", "excluded", "price", "ranked", "ranks", "request")
+    __slots__ = ("at", "candidates", "count", "excluded", "last_rank", "price", "ranked", "request")
 
     def __init__(self, dispatch: Dispatch, fleet: Fleet, at: float) -> None:
         """Keep the decision *dispatch* of *fleet*, made at the monotonic time *at* in seconds."""
@@ -33,10 +31,13 @@ class Decision:
         """Number of candidates that the strategy ranked. The others belong to later pools of workers."""
         self.price = 1.0 + _externality(order, self.ranked)
         """Factor on each second of prefill in the cost of a candidate, which grows with the load of the fleet."""
-        self.ranks: Sequence[int] = FIRST_RANKS if len(order) <= MAX_CANDIDATES else _most_telling(order)
-        """Positions of the kept candidates in the order in which the workers were to be tried, from 1."""
-        self.candidates = order if len(order) <= MAX_CANDIDATES else [order[rank - 1] for rank in self.ranks]
-        """Kept candidates, in this order."""
+        self.candidates = order
+        """Kept candidates, in the order in which the workers were to be tried."""
+        self.last_rank = len(order)
+        """Position of the last kept candidate in this order, from 1. The candidates before it have no gaps."""
+        if len(order) > MAX_CANDIDATES:
+            self.last_rank = _rank_of_longest_hit(order)
+            self.candidates = [*order[: MAX_CANDIDATES - 1], order[self.last_rank - 1]]
         self.excluded: list[tuple[str, WhyNot]] | None = None
         """Workers that were not candidates, each with the reason, or None if all workers were candidates."""
         if len(order) < fleet.size:
@@ -51,8 +52,7 @@ def _externality(order: list[Candidate], ranked: int) -> float:
     return externality_at(busy / max(1, ranked))
 
 
-def _most_telling(order: list[Candidate]) -> Sequence[int]:
-    """Return the ranks of the candidates to keep of a long *order*."""
+def _rank_of_longest_hit(order: list[Candidate]) -> int:
+    """Return the position of the longest cache hit in *order*, or `MAX_CANDIDATES` if that is among the first."""
     hits = [candidate.hit_blocks for candidate in order]
-    longest = hits.index(max(hits)) + 1
-    return FIRST_RANKS if longest <= MAX_CANDIDATES else (*FIRST_RANKS[:-1], longest)
+    return max(MAX_CANDIDATES, hits.index(max(hits)) + 1)

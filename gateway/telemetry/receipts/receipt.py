@@ -130,7 +130,7 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     duration_s: float
     regret_s: float | None
     """Seconds by which the chosen worker cost more than the cheapest other candidate, with the cache hit that its
-    engine reported in place of the predicted hit. None without a candidate. See `hindsight_regret_s`.
+    engine reported in place of the predicted hit. None without a candidate. See `hindsight_cost_s`.
     """
     cost_usd: float
     saved_usd: float
@@ -141,12 +141,12 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
 def receipt_of(number: int, record: Record) -> Receipt:
     """Return the receipt *number* that was packed into *record*."""
     began_at, duration_s, status, *seconds, attempts, continued, ranked, flags = _HEAD.unpack_from(record.numbers)
-    (ttft_s, decided_s, queued_s, predicted_s, regret_s, price, hit_tokens, prompt_tokens, cost_usd, saved_usd) = (
+    (ttft_s, decided_s, queued_s, predicted_s, hindsight_s, price, hit_tokens, prompt_tokens, cost_usd, saved_usd) = (
         seconds[:10]
     )
     reported, cached, completion, blocks, count = seconds[10:]
     rare = record.rare
-    ttft = _known(ttft_s)
+    candidates, ttft = _candidates(record, ranked), _known(ttft_s)
     return Receipt(
         number=number,
         id=record.request_id.decode("ascii"),
@@ -163,7 +163,7 @@ def receipt_of(number: int, record: Record) -> Receipt:
         strategy=record.strategy,
         reason=record.reason,
         chosen=record.workers[0] if record.workers else None,
-        candidates=_candidates(record, ranked),
+        candidates=candidates,
         candidate_count=count,
         excluded=() if rare is None else tuple(ExcludedWorker(*each) for each in rare.excluded or ()),
         prefill_price=_known(price),
@@ -186,7 +186,7 @@ def receipt_of(number: int, record: Record) -> Receipt:
         predicted_ttft_s=_known(predicted_s),
         ttft_s=ttft,
         duration_s=_seconds(duration_s),
-        regret_s=_known(regret_s),
+        regret_s=_regret_s(candidates, hindsight_s),
         cost_usd=_significant(cost_usd),
         saved_usd=_significant(saved_usd),
         phases=_phases(record, _known(decided_s), queued_s, ttft, duration_s),
@@ -203,6 +203,17 @@ def _candidates(record: Record, ranked: int) -> tuple[ReceiptCandidate, ...]:
         for place in range(1, len(record.workers))
     )
     return (first, *others)
+
+
+def _regret_s(candidates: tuple[ReceiptCandidate, ...], hindsight_s: float) -> float | None:
+    """Return the regret of a decision: the seconds by which the chosen worker cost more than the cheapest other one.
+
+    The cost of the chosen worker is *hindsight_s*, and the costs of the other candidates are the predicted ones. The
+    regret is 0 if no other candidate would have cost less, and also if there is no other candidate.
+    """
+    if not candidates:
+        return None
+    return _seconds(max(0.0, hindsight_s - min([each.cost_s for each in candidates[1:]], default=hindsight_s)))
 
 
 def _candidate(record: Record, place: int, why_not: str | None) -> ReceiptCandidate:

@@ -4,7 +4,6 @@ A receipt takes about 400 bytes, and packing it takes less than a microsecond wh
 `receipt.py` turns a record into a `Receipt` when somebody reads it.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from librt.strings import (
@@ -41,6 +40,7 @@ UNKNOWN: Final = float("nan")
 """Seconds that are not known."""
 MAX_SPANS: Final = 32
 """Maximum number of spans of a trace to keep in a receipt."""
+NO_WORKERS: Final[list[str]] = []
 MAX_NAMES: Final = 256
 """Maximum number of different sequences of span names to share."""
 _MAX_I32: Final = 2**31 - 1
@@ -86,7 +86,7 @@ class Record:
         "workers",
     )
 
-    def __init__(self, exchange: Exchange, workers: tuple[str, ...], numbers: bytes, rare: Rare | None) -> None:
+    def __init__(self, exchange: Exchange, workers: list[str], numbers: bytes, rare: Rare | None) -> None:
         self.request_id = exchange.request_id
         self.team = exchange.team
         self.key = exchange.key
@@ -132,21 +132,28 @@ class Packer:
         writer = self._writer
         writer.truncate(0)
         decision = exchange.decision
-        workers: tuple[str, ...] = ()
         if decision is None:
             _write_head(writer, exchange, ended, began_at, UNKNOWN, 0, 0)
-        else:
-            candidates, request = decision.candidates, decision.request
-            costs_s = [cost_s(request, candidate, decision.price) for candidate in candidates]
-            regret_s = hindsight_regret_s(exchange, decision, costs_s)
-            _write_head(writer, exchange, ended, began_at, regret_s, decision.count, decision.ranked)
-            for place, candidate in enumerate(candidates):
-                _write_candidate(writer, request, candidate, costs_s[place], decision.ranks[place])
-            workers = tuple([candidate.worker for candidate in candidates])
-        return Record(exchange, workers, writer.getvalue(), self._rare(exchange, decision))
+            return Record(exchange, NO_WORKERS, writer.getvalue(), self._rare(exchange))
+        candidates, request, price = decision.candidates, decision.request, decision.price
+        _write_head(
+            writer, exchange, ended, began_at, hindsight_cost_s(exchange, decision), decision.count, decision.ranked
+        )
+        rank, last = 1, len(candidates)
+        for candidate in candidates:
+            _write_candidate(
+                writer,
+                request,
+                candidate,
+                cost_s(request, candidate, price),
+                rank if rank != last else decision.last_rank,
+            )
+            rank += 1
+        workers: list[str] = [candidate.worker for candidate in candidates]
+        return Record(exchange, workers, writer.getvalue(), self._rare(exchange))
 
-    def _rare(self, exchange: Exchange, decision: Decision | None) -> Rare | None:
-        trace = exchange.trace
+    def _rare(self, exchange: Exchange) -> Rare | None:
+        trace, decision = exchange.trace, exchange.decision
         if trace is None:
             left_out = None if decision is None else decision.excluded
             has_more = exchange.failures or exchange.guardrails or exchange.prefill is not None
@@ -170,30 +177,26 @@ class Packer:
         return kept, writer.getvalue()
 
 
-def hindsight_regret_s(exchange: Exchange, decision: Decision, costs_s: Sequence[float]) -> float:
-    """Return the regret of a decision: the seconds by which the chosen worker cost more than the cheapest other one.
+def hindsight_cost_s(exchange: Exchange, decision: Decision) -> float:
+    """Return the cost in seconds of the chosen worker, which is the first candidate, or NaN without a candidate.
 
-    The cost of the chosen worker, which is the first candidate, is computed with the cache hit that its engine reported
-    in place of the predicted hit. The costs of the other candidates are the predicted ones. The regret is 0 if no other
-    candidate would have cost less, and also if there is no other candidate. It is NaN without a candidate.
-
-    The predicted hit of the chosen worker counts if the engine reported no hit, or if the reported hit does not belong
-    to the decision, because another worker answered, continued the answer, or computed the prompt.
+    The cost is computed with the cache hit that the engine reported, in place of the predicted hit. The predicted hit
+    counts if the engine reported no hit, or if the reported hit does not belong to the decision, because another worker
+    answered, continued the answer, or computed the prompt.
     """
-    if not costs_s:
+    candidates = decision.candidates
+    if not candidates:
         return UNKNOWN
-    own_s, usage = costs_s[0], exchange.usage
-    chosen, request = decision.candidates[0], decision.request
-    if usage is not None and exchange.backend == chosen.worker and exchange.attempts == 1 and not exchange.continued:
-        reported = usage.cached_tokens
-        if reported is not None and exchange.prefill != "remote":
-            predicted = max(1.0, request.prompt_tokens - chosen.hit_tokens)
-            actual = max(1.0, request.prompt_tokens - float(reported))
-            own_s += (actual - predicted) * chosen.load.prefill_s_per_token * decision.price
-    best_s = own_s
-    for other_s in costs_s[1:]:
-        best_s = min(best_s, other_s)
-    return own_s - best_s
+    chosen, request = candidates[0], decision.request
+    own_s, usage = cost_s(request, chosen, decision.price), exchange.usage
+    if usage is None or exchange.attempts != 1 or exchange.continued or exchange.backend != chosen.worker:
+        return own_s
+    reported = usage.cached_tokens
+    if reported is None or exchange.prefill == "remote":
+        return own_s
+    predicted = max(1.0, request.prompt_tokens - chosen.hit_tokens)
+    actual = max(1.0, request.prompt_tokens - float(reported))
+    return own_s + (actual - predicted) * chosen.load.prefill_s_per_token * decision.price
 
 
 def _write_head(  # noqa: PLR0917  # in the order of writing
@@ -201,7 +204,7 @@ def _write_head(  # noqa: PLR0917  # in the order of writing
     exchange: Exchange,
     ended: float,
     began_at: float,
-    regret_s: float,
+    hindsight_s: float,
     candidates: int,
     ranked: int,
 ) -> None:
@@ -214,7 +217,7 @@ def _write_head(  # noqa: PLR0917  # in the order of writing
     write_f32_le(writer, UNKNOWN if decision is None else decision.at - started)
     write_f32_le(writer, exchange.queued_s)
     write_f32_le(writer, UNKNOWN if predicted_s is None else predicted_s)
-    write_f32_le(writer, regret_s)
+    write_f32_le(writer, hindsight_s)
     write_f32_le(writer, UNKNOWN if decision is None else decision.price)
     write_f32_le(writer, exchange.hit_tokens)
     write_f32_le(writer, exchange.prompt_tokens)

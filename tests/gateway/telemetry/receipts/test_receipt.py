@@ -178,3 +178,22 @@ def test_excluded_workers_have_a_reason() -> None:
     decision.excluded = [("c", "down")]
 
     assert [("c", "down")] == [(each.worker, each.why_not) for each in the_receipt(decision=decision).excluded]
+
+
+def test_regret_is_what_the_missing_part_of_the_hit_cost() -> None:
+    """Worker a cost 0.25 + 0.01 + 0.9 s in hindsight, and worker b 0.01 + 1.0 s."""
+    assert 0.15 == the_receipt(usage=Usage(1000, 9, 100)).regret_s
+
+
+def test_regret_of_a_strategy_that_ignores_costs() -> None:
+    """Round robin chose b, and a would have been 1.01 - 0.46 s cheaper."""
+    turned = a_decision(*reversed(warm_and_idle()), strategy="round_robin")
+
+    assert 0.55 == the_receipt(decision=turned, backend="b", usage=Usage(1000, 9, 0)).regret_s
+
+
+def test_regret_without_alternatives_or_candidates() -> None:
+    alone = a_decision(a_candidate("a"))
+
+    assert 0.0 == the_receipt(decision=alone, usage=Usage(1000, 9, 0)).regret_s
+    assert the_receipt(decision=a_decision()).regret_s is None
