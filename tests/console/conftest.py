@@ -1,6 +1,5 @@
 """The demo with load, a browser, and sessions of people with different roles, for all tests of the console."""
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -9,15 +8,13 @@ from playwright.sync_api import Browser, sync_playwright
 from tests.console import people
 from tests.console.browser import Faults, chromium
 from tests.console.load import load
-from tests.console.processes import Running, admin_keys, demo
-
-ADMIN_KEYS = {"WARMGATE_ADMIN__KEYS": json.dumps(admin_keys())}
+from tests.console.processes import Running, admin_keys_variable, demo
 
 
 @pytest.fixture(scope="session")
 def served() -> Iterator[Running]:
     """The demo with three workers, and with the teams demo and blue."""
-    with demo(environ={**ADMIN_KEYS, "WARMGATE_DRAIN__HAND_OVER_AFTER_S": "1"}) as running:
+    with demo(environ={**admin_keys_variable(), "WARMGATE_DRAIN__HAND_OVER_AFTER_S": "1"}) as running:
         running.admin("POST", "/teams", {"name": "blue", "limits": {"requests_per_minute": 100_000, "usd_per_day": 50}})
         yield running
 
@@ -25,7 +22,7 @@ def served() -> Iterator[Running]:
 @pytest.fixture(scope="session")
 def lonely() -> Iterator[Running]:
     """A demo of its own for attacks after which the address of this machine has to wait."""
-    with demo(workers=1, environ=ADMIN_KEYS) as running:
+    with demo(workers=1, environ=admin_keys_variable()) as running:
         yield running
 
 

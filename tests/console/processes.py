@@ -71,6 +71,11 @@ def admin_keys(ids: Sequence[str] = ("olga", "otto", "vera")) -> list[dict[str, 
     ]
 
 
+def admin_keys_variable() -> dict[str, str]:
+    """Return the environment variable that gives the demo these admin keys."""
+    return {"WARMGATE_ADMIN__KEYS": json.dumps(admin_keys())}
+
+
 @contextmanager
 def demo(*, workers: int = 3, environ: Mapping[str, str] | None = None) -> Iterator[Running]:
     """Run the command of `make run` on a free port. *environ* are additional environment variables."""
