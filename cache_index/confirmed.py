@@ -79,6 +79,10 @@ class Confirmed:
                 hits[worker] = Hit(blocks)
         return hits
 
+    def match_in(self, prefix: Prefix, tier: Tier) -> Mapping[WorkerId, int]:
+        """Return the number of leading blocks of *prefix* that each worker's engine reports in *tier* alone."""
+        return self._residency.match_in(prefix, tier)
+
     def held(self, worker: WorkerId) -> int:
         """Return the number of blocks that *worker*'s engine has reported in all tiers except the shared one."""
         return self._residency.held(worker)

@@ -12,7 +12,8 @@ ENGINE_BYTES = 5000
 REMEMBERED = 2048
 """Number of removed blocks to remember per worker, because an engine with slower tiers might still refer to them."""
 
-_NUMBERS = {Tier.GPU: GPU, Tier.CPU: CPU, Tier.DISK: DISK, Tier.SHARED: SHARED}
+NUMBERS = {Tier.GPU: GPU, Tier.CPU: CPU, Tier.DISK: DISK, Tier.SHARED: SHARED}
+"""Number of each tier in the `BlockTree`."""
 
 
 class Engine:
@@ -39,7 +40,7 @@ class Engine:
         self.bit = 1 << slot
         self.model = model
         self.gpu = Pool(tree, GPU, slot, counts)
-        self.slower = {tier: Pool(tree, _NUMBERS[tier], slot, counts) for tier in (Tier.CPU, Tier.DISK, Tier.SHARED)}
+        self.slower = {tier: Pool(tree, NUMBERS[tier], slot, counts) for tier in (Tier.CPU, Tier.DISK, Tier.SHARED)}
         self.block_sizes: dict[int, int] = {}
         """Number of blocks reported with each block size. The keys are block sizes in tokens."""
         self.capacities: dict[Tier, int] = {}
@@ -105,7 +106,7 @@ class Engine:
     @property
     def pools(self) -> dict[int, Pool]:
         """Pools of all tiers, by tier number."""
-        return {GPU: self.gpu, LATELY: self._lately, **{_NUMBERS[tier]: pool for tier, pool in self.slower.items()}}
+        return {GPU: self.gpu, LATELY: self._lately, **{NUMBERS[tier]: pool for tier, pool in self.slower.items()}}
 
     def check(self) -> dict[tuple[int, int, int], int]:
         """Return bitmasks of held blocks by node number, tier and worker slot, as `BlockTree.check` expects them."""

@@ -17,7 +17,7 @@ from collections.abc import Mapping
 
 from cache_index.block_tree import CPU, DISK, GPU, NODE_BYTES, SHARED, BlockTree, Node
 from cache_index.counts import Counts
-from cache_index.engine import ENGINE_BYTES, Engine
+from cache_index.engine import ENGINE_BYTES, NUMBERS, Engine
 from cache_index.event import Event, Removed, Stored, Tier
 from cache_index.hit import Hit
 from cache_index.index import WorkerId
@@ -122,6 +122,22 @@ class Residency:
             alive &= gpu.full
             before += shared
         hits.update(dict.fromkeys(self._slots.workers(alive), Hit(before)))
+        return hits
+
+    def match_in(self, prefix: Prefix, tier: Tier) -> Mapping[WorkerId, int]:
+        """Return how many leading blocks of *prefix* each worker holds in *tier* alone. O(path + workers)."""
+        number, path = NUMBERS[tier], self._tree.path(prefix.hashes)
+        hits: dict[WorkerId, int] = {}
+        alive, before = path[0][0].workers(number) if path else 0, 0
+        for node, shared in path:
+            for slot in bits(alive):
+                held = _leading(node.held(number, slot))
+                if held < shared:
+                    alive ^= 1 << slot
+                    if before + held:
+                        hits[self._slots.worker(slot)] = before + held
+            before += shared
+        hits.update(dict.fromkeys(self._slots.workers(alive), before))
         return hits
 
     def held(self, worker: WorkerId) -> int:

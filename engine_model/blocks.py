@@ -16,7 +16,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from engine_model.host_tier import HostTier
+from engine_model.host_tier import HostTier, PeerTier
 
 BlockHash: TypeAlias = Hashable
 """Hash of a block chained with all blocks before it, either an id from a trace or a hash of token ids."""
@@ -97,6 +97,15 @@ class BothSinks:
             sink.cleared()
 
 
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Blocks that an engine pulls from another engine."""
+
+    blocks: int
+    ready_at: float
+    """Time at which the blocks are on the GPU."""
+
+
 class BlockPool:
     """KV cache with *capacity* blocks of *block_size* tokens. The cost of each operation is linear in its blocks.
 
@@ -163,6 +172,18 @@ class BlockPool:
             return now
         self.host.touch(hashes)
         return self.host.begin_load(loads, len(loads) * self.block_size, now)
+
+    def pull(self, hashes: Sequence[BlockHash], begin: int, limit: int, peer: PeerTier | None, now: float) -> Pulled:
+        """Begin to pull the blocks that follow the first *begin* hashes, among the first *limit* ones, from the host
+        tier *peer* of another engine. An engine without a host tier of its own cannot pull.
+        """
+        if self.host is None or peer is None or begin >= limit:
+            return Pulled(0, now)
+        blocks = peer.match(hashes[begin:limit])
+        if not blocks:
+            return Pulled(0, now)
+        peer.touch(hashes[: begin + blocks])
+        return Pulled(blocks, self.host.begin_pull(blocks * self.block_size, now))
 
     def end_load(self, loads: Sequence[BlockHash]) -> None:
         """End a load of the blocks *loads*, or give it up."""

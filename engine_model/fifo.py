@@ -43,6 +43,8 @@ class _Prefill:
     loads: Sequence[BlockHash]
     """Blocks to load from the host tier."""
     ends_at: float
+    pulled_blocks: int = 0
+    """Number of blocks pulled from another engine."""
 
 
 @dataclass(slots=True, eq=False)
@@ -159,11 +161,12 @@ class FifoEngine:
         self._waiting.popleft()
         loads = pool.loadable(request.block_hashes, len(hits), limit)
         loaded_at = pool.begin_load(request.block_hashes, loads, now)
+        pulled = pool.pull(request.block_hashes, len(hits) + len(loads), limit, request.peer, loaded_at)
         self._tally.admitted(request.prompt_tokens, len(hits) * pool.block_size)
-        uncached = request.prompt_tokens - (len(hits) + len(loads)) * pool.block_size
-        compute_s = self._timing.compute_s(uncached, len(self._decodes))
-        ends_at = loaded_at + self._timing.prefill_fixed_s + compute_s
-        self._prefill = _Prefill(request, blocks, len(hits), loads, ends_at)
+        cached = len(hits) + len(loads) + pulled.blocks
+        compute_s = self._timing.compute_s(request.prompt_tokens - cached * pool.block_size, len(self._decodes))
+        ends_at = pulled.ready_at + self._timing.prefill_fixed_s + compute_s
+        self._prefill = _Prefill(request, blocks, len(hits), loads, ends_at, pulled.blocks)
 
     def _end_prefill(self, prefill: _Prefill) -> None:
         request, at = prefill.request, prefill.ends_at
@@ -173,7 +176,8 @@ class FifoEngine:
             self._pool, request, prefill.blocks, stored=prefill.hit_blocks, computed_tokens=request.prompt_tokens
         )
         self._tally.prompt_tokens += request.prompt_tokens
-        cached_tokens = (prefill.hit_blocks + len(prefill.loads)) * self._pool.block_size
+        cached_blocks = prefill.hit_blocks + len(prefill.loads) + prefill.pulled_blocks
+        cached_tokens = cached_blocks * self._pool.block_size
         self._outbox.append(FirstToken(request.id, at, cached_tokens))
         tpot_s = self._timing.decode_s(len(self._decodes))
         decode = _Decode(request, prefill.blocks, stored, at, tpot_s)

@@ -59,16 +59,56 @@ class LoadTiming:
         return self.fixed_s + tokens / self.tokens_per_s if tokens else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class PullTiming:
+    """Durations of pulls from the host tier of another engine, over a network."""
+
+    latency_s: float = 0.030
+    """Seconds to ask the other engine which blocks it has, and to prepare the transfer."""
+    tokens_per_s: float = 100_000.0
+    """Number of tokens pulled per second, including the load to the GPU."""
+
+    def __post_init__(self) -> None:
+        if not self.tokens_per_s > 0:
+            raise ValueError(f"tokens_per_s must be above 0, got {self.tokens_per_s}")
+        if not self.latency_s >= 0:
+            raise ValueError(f"latency_s must not be negative, got {self.latency_s}")
+
+    def pull_s(self, tokens: int) -> float:
+        """Return the seconds of a pull of *tokens* tokens without concurrent pulls."""
+        return self.latency_s + tokens / self.tokens_per_s
+
+
+class PeerTier(Protocol):
+    """Host tier of another engine, as seen by an engine that pulls blocks from it."""
+
+    def match(self, hashes: Sequence[Hashable]) -> int:
+        """Return the number of leading blocks of *hashes* that the host tier holds. The lookup changes no state."""
+        ...
+
+    def touch(self, hashes: Sequence[Hashable]) -> None:
+        """Record a use of the sequence *hashes*, which starts with the first block of a prompt."""
+        ...
+
+
 class HostTier:
     """Copies of at most *capacity* blocks in host memory. Operations are linear in the blocks passed to them, plus
     O(evicted + pinned blocks).
     """
 
-    def __init__(self, capacity: int, timing: LoadTiming | None = None, *, sink: HostSink | None = None) -> None:
+    def __init__(
+        self,
+        capacity: int,
+        timing: LoadTiming | None = None,
+        *,
+        sink: HostSink | None = None,
+        pull_timing: PullTiming | None = None,
+    ) -> None:
         if capacity < 1:
             raise ValueError(f"capacity must be at least 1, got {capacity}")
         self.capacity = capacity
         self._timing = timing if timing is not None else LoadTiming()
+        self._pull_timing = pull_timing if pull_timing is not None else PullTiming()
         self._sink: HostSink = sink if sink is not None else NoHostSink()
         self._blocks: OrderedDict[Hashable, None] = OrderedDict()
         """Blocks in the host tier, least recently used block first."""
@@ -116,6 +156,14 @@ class HostTier:
             return now
         self._pins.update(hashes)
         self._link_free_at = max(now, self._link_free_at) + self._timing.load_s(tokens)
+        return self._link_free_at
+
+    def begin_pull(self, tokens: int, now: float) -> float:
+        """Begin to pull *tokens* tokens from another engine. Return the time when they will be on the GPU.
+
+        The blocks enter this host tier when the engine stores the prompt. Pulls and loads share one link.
+        """
+        self._link_free_at = max(now, self._link_free_at) + self._pull_timing.pull_s(tokens)
         return self._link_free_at
 
     def end_load(self, hashes: Sequence[Hashable]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from engine_model.blocks import PLAIN, BlockHash, BlockScope
+from engine_model.host_tier import PeerTier
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class EngineRequest:
     token_ids: Sequence[int] = field(default=(), repr=False)
     """Token ids of the prompt and the answer for KV events. The sequence is empty if the ids are unknown."""
     scope: BlockScope = PLAIN
+    peer: PeerTier | None = field(default=None, repr=False)
+    """Host tier of another engine from which to pull the blocks that this engine lacks, or None."""
 
     def __post_init__(self) -> None:
         if self.prompt_tokens < 1 or self.output_tokens < 1:

@@ -54,6 +54,8 @@ class Gateway:
         self._fleet.set_workers(self._workers, 0.0)
         for worker in self._workers:
             self._fleet.set_capacity(worker, blocks=setup.capacity_blocks, block_size=setup.block_tokens)
+            if setup.pulls:
+                self._fleet.set_host_tokens(dict.fromkeys(self._workers, setup.host_blocks * setup.block_tokens))
             self._fleet.set_trusted(worker, trusted=self._confirmed is not None)
         strategies = StrategiesByName(strategy, lambda name: STRATEGIES[name](setup.rng))
         self._dispatcher: Dispatcher = (
@@ -64,6 +66,8 @@ class Gateway:
         self._ask_of: dict[int, Ask] = {}
         self._bookings: dict[Ask, Booking] = {}
         self._next_tick = TICK_S
+        self._may_pull = setup.pulls
+        self._pulls = setup.pulled_from
 
     def submit(self, ask: Ask, now: float) -> None:
         request = self._request(ask)
@@ -116,6 +120,7 @@ class Gateway:
             self._fleet.output_length.expected(None),
             session=ask.session,
             exact=() if self._confirmed is None else (self._exact(ask.blocks),),
+            pulls=self._may_pull,
         )
 
     def _exact(self, blocks: Sequence[int]) -> Prefix:
@@ -128,4 +133,7 @@ class Gateway:
         assert dispatch.booking is not None, "no worker ever leaves"
         ask = self._ask_of.pop(id(dispatch.request))
         self._bookings[ask] = dispatch.booking
+        pull = dispatch.order[0].pull
+        if pull is not None:
+            self._pulls[ask.number] = int(pull.source)
         return ask, int(dispatch.booking.worker)

@@ -42,6 +42,12 @@ class Setup:
     """Seconds to load a block from the host tier, as a share of those to compute it, that our strategies assume at
     first. None: their default.
     """
+    pulls: bool = False
+    """Whether an engine can pull blocks from the host tier of another one."""
+    host_blocks: int = 0
+    """Host tier of one worker, in blocks of the trace, where engines can pull blocks."""
+    pulled_from: dict[int, int] = field(default_factory=dict)
+    """Worker from whose host tier an ask is to pull, by the number of the ask. A policy adds to it on release."""
     host_events: HostEvents = field(default_factory=HostEvents)
     """Events of the engines' host tiers."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from engine_model.blocks import BlockPool
 from engine_model.engine import EngineEvent, Finished, FirstToken
+from engine_model.host_tier import HostTier
 from engine_model.request import EngineRequest
 from engine_model.virtual import VirtualFleet
 from replay.entrant import Entrant
@@ -65,9 +66,12 @@ class Run:
         self._workload = workload_of(trace, setting, seed) if workload is None else workload
         self._line = EventLine(workers, random.Random(seed), lag_s=setting.event_lag_s, loss=setting.event_loss)
         pools = []
+        self._hosts: list[HostTier | None] = []
+        self._pulled_from: dict[int, int] = {}
         for worker in range(workers):
             sink = self._sink(worker)
             host = entrant.host_tier(setting, sink)
+            self._hosts.append(host)
             pools.append(BlockPool(blocks, trace.block_tokens, sink=sink, host=host))
         self._engines = VirtualFleet(
             {str(worker): entrant.engine(setting, pool, worker) for worker, pool in enumerate(pools)}
@@ -82,6 +86,9 @@ class Run:
                 believed,
                 random.Random(seed),
                 load_price=setting.load_price,
+                pulls=setting.pulls,
+                host_blocks=setting.host_blocks,
+                pulled_from=self._pulled_from,
                 host_events=self._host_events,
             )
         )
@@ -141,9 +148,15 @@ class Run:
                     recorded.prompt_tokens,
                     recorded.output_tokens,
                     recorded.blocks + recorded.answer_blocks,
+                    peer=self._peer(ask.number),
                 ),
                 self._now,
             )
+
+    def _peer(self, number: int) -> HostTier | None:
+        """Return the host tier from which the router lets a request pull, or None."""
+        source = self._pulled_from.pop(number, None)
+        return None if source is None else self._hosts[source]
 
     def _hear_blocks(self) -> None:
         for worker, event in self._line.due(self._now):

@@ -44,6 +44,8 @@ class Setting:
     """Host tier of a worker, in blocks of the trace; 0: none."""
     load_tokens_per_s: float = LoadTiming().tokens_per_s
     """Rate at which an engine loads blocks from its host tier."""
+    pulls: bool = False
+    """Whether an engine can pull blocks from the host tier of another engine."""
     load_price: float | None = None
     """Share of the time to compute a block that our strategies at first assume for loading it; None: their default."""
     event_lag_s: float = 0.0

@@ -7,6 +7,7 @@ from cache_index import WorkerId
 from cache_index.value import Value
 from routing.candidate import Source
 from routing.loads import NO_LOADS, Loads
+from routing.pull import Pull
 from routing.request import Request
 
 
@@ -55,6 +56,7 @@ class Booking:
         "loads",
         "new_blocks",
         "plain_tokens",
+        "pull",
         "reported_tokens",
         "request",
         "service_s",
@@ -80,6 +82,7 @@ class Booking:
         is_elsewhere: bool = False,
         is_remote: bool = False,
         loads: Loads = NO_LOADS,
+        pull: Pull | None = None,
     ) -> None:
         self.worker = worker
         self.request = request
@@ -107,6 +110,8 @@ class Booking:
         """Whether a prefill worker computes the prompt, so that the booking adds load but waits for no prefill."""
         self.loads = loads
         """Cached tokens of the prompt that the worker must load to its GPU, by tier."""
+        self.pull = pull
+        """Pull of prompt blocks from another worker, which `loads` includes, or None."""
         self.decodes_beside = 0
         """Number of other requests that were generating on the worker when this request began to generate."""
 

@@ -12,6 +12,7 @@ from routing.candidate import Candidate
 from routing.learning.estimates import BytesPerToken, OutputLength
 from routing.learning.rates import Rates
 from routing.loads import NO_LOADS
+from routing.pull_outcomes import PullOutcomes
 from routing.request import Request
 from routing.sessions import Sessions
 from routing.shared_worker_load import SharedWorkerLoad
@@ -38,6 +39,7 @@ class Bookings:
         bytes_per_token: BytesPerToken,
         output_length: OutputLength,
         sessions: Sessions,
+        pulls: PullOutcomes,
         observer: BookingObserver | None,
     ) -> None:
         self._workers = workers
@@ -46,6 +48,7 @@ class Bookings:
         self._bytes_per_token = bytes_per_token
         self._output_length = output_length
         self._sessions = sessions
+        self._pulls = pulls
         self._observer = observer
         self._shared_load: SharedWorkerLoad | None = None
 
@@ -84,7 +87,8 @@ class Bookings:
             return None
         uncached = max(1.0, request.prompt_tokens - candidate.hit_tokens)
         is_remote = candidate.remote_tokens > 0.0
-        self._sessions.sent(request, worker.id, uncached)
+        pulled = 0.0 if candidate.pull is None else candidate.pull.tokens
+        self._sessions.sent(request, worker.id, uncached + pulled)
         booking = Booking(
             worker.id,
             request,
@@ -97,6 +101,7 @@ class Bookings:
             source=candidate.source,
             is_remote=is_remote,
             loads=NO_LOADS if is_remote else candidate.loads,
+            pull=None if is_remote else candidate.pull,
         )
         worker.book(booking, now)
         if self._observer is not None:
@@ -125,6 +130,9 @@ class Bookings:
             self._observer.released(booking, outcome)
         if self._shared_load is not None:
             self._shared_load.ended(booking, now)
+        if booking.pull is not None:
+            cached_tokens = outcome.cached_tokens if outcome.ending is Ending.ANSWERED else None
+            self._pulls.ended(booking.pull, booking.reported_tokens or 0.0, cached_tokens, now)
         if worker is None:
             return  # a worker that left and came back learns nothing from before
         if booking.incarnation == worker.incarnation:
@@ -232,7 +240,9 @@ class Bookings:
                 self._bytes_per_token.learn(request.prompt_bytes, outcome.prompt_tokens)
             if outcome.cached_tokens is not None:
                 uncached = max(1.0, float(outcome.prompt_tokens - outcome.cached_tokens))
-                shows_hit = request.reads_cache and request.writes_cache and not booking.is_remote
+                # An engine does not report which part of its hit it has pulled.
+                is_own = not booking.is_remote and booking.pull is None
+                shows_hit = request.reads_cache and request.writes_cache and is_own
                 if shows_hit and worker.hit_accuracy.learn(booking, float(outcome.cached_tokens)):
                     self._caches.clear(worker.id)
         # Otherwise the computed share, or the loaded one, is unknown.
@@ -246,7 +256,8 @@ def _loaded_as_predicted(booking: Booking, outcome: Outcome) -> bool:
     """Return False if blocks had to be loaded and the engine's cache hit was not as predicted, otherwise True."""
     if booking.loads.total <= 0.0 or outcome.cached_tokens is None or booking.reported_tokens is None:
         return True
-    return abs(outcome.cached_tokens - booking.reported_tokens) <= HIT_TOLERANCE * booking.reported_tokens
+    expected = booking.reported_tokens + booking.loads.peer
+    return abs(outcome.cached_tokens - expected) <= HIT_TOLERANCE * expected
 
 
 def _report_to(breaker: Breaker, booking: Booking, outcome: Outcome, now: float) -> None:

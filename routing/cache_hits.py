@@ -8,6 +8,8 @@ from cache_index.hit import Hit
 from cache_index.value import Value
 from routing.candidate import Candidate, Load
 from routing.loads import loads_of
+from routing.pull import Pull
+from routing.pulls import Missing, Peers
 from routing.request import Request
 from routing.sessions import Newcomer
 from routing.worker import Worker
@@ -36,7 +38,8 @@ class CacheHits:
 
     *reported* maps workers to hits in the contents that engines report. It is None if the exact tokens of the request
     are unknown, because the reported contents then cannot be searched. *predicted* maps workers to the number of text
-    blocks of the prompt that *index* predicts in their caches. *index* also predicts how full each cache is.
+    blocks of the prompt that *index* predicts in their caches. *index* also predicts how full each cache is. *peers*
+    are the workers from which others can pull blocks, or None without pulls.
     """
 
     def __init__(
@@ -48,6 +51,7 @@ class CacheHits:
         *,
         index: CacheIndex,
         newcomer: Newcomer | None = None,
+        peers: Peers | None = None,
     ) -> None:
         self._request = request
         self._reported = reported
@@ -55,6 +59,7 @@ class CacheHits:
         self._tokens_per_block = tokens_per_block
         self._index = index
         self._newcomer = newcomer
+        self._peers = peers
 
     def candidate(self, worker: Worker, now: float) -> Candidate:
         """Return *worker* as a candidate for the request."""
@@ -69,6 +74,11 @@ class CacheHits:
         load = worker.load(now)
         loads = loads_of(reported.hit, reported.block_tokens)
         hit_tokens = tokens * worker.hit_accuracy.reported.correction
+        # The space that a pulled copy takes costs as much as that of computed blocks.
+        evicts_s = self._evicts_s(worker.id, hit_tokens, load)
+        pull = self._pull(worker, tokens, load)
+        if pull is not None:
+            hit_tokens, loads = hit_tokens + pull.tokens, loads.pulling(pull.tokens)
         return Candidate(
             worker.id,
             blocks,
@@ -81,10 +91,20 @@ class CacheHits:
             tokens,
             worker.zone_penalty_s,
             worker.role == "decode",
-            evicts_s=self._evicts_s(worker.id, hit_tokens, load),
+            evicts_s=evicts_s,
             loads=loads,
             displaces_s=self._displaces_s(worker.id, load),
+            pull=pull,
         )
+
+    def _pull(self, worker: Worker, held_tokens: float, load: Load) -> Pull | None:
+        """Return what *worker*, which holds *held_tokens* tokens of the prompt, should pull from another worker."""
+        if self._peers is None or self._newcomer is not None:
+            return None
+        # An engine computes the last token of a prompt, and with it all of its block, even if it has cached it.
+        missing = Missing(held_tokens, self._request.prompt_tokens - 1.0)
+        capacity_tokens = self._index.capacity(worker.id) * self._tokens_per_block
+        return self._peers.pull(worker, missing, capacity_tokens, load.prefill_s_per_token)
 
     def _predicted_candidate(self, worker: Worker, reported_tokens: float | None, now: float) -> Candidate:
         blocks = self._predicted.get(worker.id, 0)

@@ -8,8 +8,10 @@ from cache_index.event import Tier
 from routing.booking import Booking
 from routing.cache_hits import CacheHits, ReportedHit
 from routing.learning.estimates import BytesPerToken
+from routing.pull_outcomes import PullOutcomes
+from routing.pulls import Peers, may_send
 from routing.request import Request
-from routing.sessions import Newcomer
+from routing.sessions import Newcomer, Sessions
 from routing.worker import Worker
 
 
@@ -29,6 +31,8 @@ class CacheView:
         *,
         block_bytes: int,
         bytes_per_token: BytesPerToken,
+        sessions: Sessions,
+        pulls: PullOutcomes,
     ) -> None:
         self.block_sizes: Sequence[int] = ()
         """Distinct block sizes in tokens of the caches that engines report, in ascending order.
@@ -40,6 +44,8 @@ class CacheView:
         self._confirmed = confirmed
         self._block_bytes = block_bytes
         self._bytes_per_token = bytes_per_token
+        self._sessions = sessions
+        self._pulls = pulls
 
     def hits(self, request: Request, workers: list[Worker], now: float, newcomer: Newcomer | None = None) -> CacheHits:
         """Look up the prompt of *request* in the caches of all *workers* at once."""
@@ -54,7 +60,23 @@ class CacheView:
             if reported is None or not all([worker.is_confirmed for worker in workers]):  # noqa: C419  # faster
                 predicted = self._index.match(request.prefix)
         tokens_per_block = self._block_bytes / self._bytes_per_token.ratio
-        return CacheHits(request, reported, predicted, tokens_per_block, index=self._index, newcomer=newcomer)
+        peers = self._peers(request, now) if request.pulls and reported is not None else None
+        return CacheHits(
+            request, reported, predicted, tokens_per_block, index=self._index, newcomer=newcomer, peers=peers
+        )
+
+    def _peers(self, request: Request, now: float) -> Peers | None:
+        """Return the workers that could send cached blocks of *request*, or None if no worker should pull them."""
+        too_early = self._sessions.requests < self._pulls.after_requests
+        if self._confirmed is None or len(request.exact) != 1 or too_early:
+            return None
+        prefix = request.exact[0]
+        tokens = {
+            worker: float(blocks * prefix.block_tokens)
+            for worker, blocks in self._confirmed.match_in(prefix, Tier.CPU).items()
+            if worker in self._workers and may_send(self._workers[worker]) and self._pulls.may_send(worker, now)
+        }
+        return Peers(tokens, prefix.block_tokens, self._sessions, len(self._workers))
 
     def record_prompt(self, worker: WorkerId, request: Request, now: float) -> int:
         """Record that *worker* will cache the prompt of *request*. Return the number of newly cached blocks."""
@@ -115,7 +137,10 @@ class CacheView:
         if state is not None and state.engine_capacity is not None:
             blocks, block_size = state.engine_capacity
             if self._confirmed is not None and state.is_confirmed:
-                blocks = max(blocks, _slower_capacity(self._confirmed, worker, blocks))
+                if state.host_tokens is None:
+                    blocks = max(blocks, _slower_capacity(self._confirmed, worker, blocks))
+                else:
+                    blocks = max(blocks, state.host_tokens // block_size)
             text_bytes = blocks * block_size * self._bytes_per_token.ratio
             self._index.resize(worker, int(text_bytes / self._block_bytes))
 

@@ -7,6 +7,7 @@ import msgspec
 from cache_index import WorkerId
 from cache_index.value import Value
 from routing.loads import NO_LOADS, Loads
+from routing.pull import Pull
 
 
 class Load(Value):
@@ -75,6 +76,7 @@ class Candidate(Value):
         "evicts_s",
         "loads",
         "displaces_s",
+        "pull",
     )
     __slots__ = __match_args__
 
@@ -95,6 +97,7 @@ class Candidate(Value):
         evicts_s: float = 0.0,
         loads: Loads = NO_LOADS,
         displaces_s: float = 0.0,
+        pull: Pull | None = None,
     ) -> None:
         self.worker: Final = worker
         self.hit_blocks: Final = hit_blocks
@@ -124,6 +127,8 @@ class Candidate(Value):
         """Expected seconds to recompute the cached blocks that the request evicts."""
         self.loads: Final = loads
         """Tokens of the hit that are not in GPU memory, by tier. Loading them takes `load_s`."""
+        self.pull: Final = pull
+        """Pull of missing blocks from another worker, or None. `hit_tokens`, `loads` and `load_s` include it."""
 
 
 Role = Literal["both", "prefill", "decode"]

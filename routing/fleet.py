@@ -1,6 +1,6 @@
 """Workers of one model, with their availability, their load, and their cache contents."""
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 
 from cache_index import CacheIndex, WorkerId
 from cache_index.confirmed import Confirmed
@@ -16,6 +16,7 @@ from routing.learning.load_rates import TierPrices
 from routing.learning.rates import Rates
 from routing.membership import Membership
 from routing.pools import Reach, reach
+from routing.pull_outcomes import PullOutcomes
 from routing.request import Request
 from routing.sessions import Sessions
 from routing.worker import Worker
@@ -46,6 +47,7 @@ class Fleet:
         self.bytes_per_token = BytesPerToken()
         self.output_length = OutputLength()
         self.sessions = Sessions()
+        self.pulls = PullOutcomes()
         self._rates = Rates(prefill_tokens_per_s=prefill_tokens_per_s, tier_prices=tier_prices)
         self._lease_s = lease_s
         self._spill_backlog_s = spill_backlog_s
@@ -57,6 +59,8 @@ class Fleet:
             confirmed,
             block_bytes=block_bytes,
             bytes_per_token=self.bytes_per_token,
+            sessions=self.sessions,
+            pulls=self.pulls,
         )
         self.bookings = Bookings(
             self._workers,
@@ -65,6 +69,7 @@ class Fleet:
             bytes_per_token=self.bytes_per_token,
             output_length=self.output_length,
             sessions=self.sessions,
+            pulls=self.pulls,
             observer=observer,
         )
 
@@ -83,6 +88,7 @@ class Fleet:
         """
         for worker in self.members.replace(workers, now):
             self.sessions.forget_worker(worker)
+            self.pulls.forget_worker(worker)
             if worker not in elsewhere:
                 self.caches.forget(worker)
 
@@ -140,6 +146,14 @@ class Fleet:
         state = self._workers.get(worker)
         if state is not None:
             state.engine_capacity = (blocks, block_size)
+            self.caches.fit_capacity(worker)
+
+    def set_host_tokens(self, tokens: Mapping[WorkerId, int]) -> None:
+        """Set the number of tokens that the host memory of each worker's engine can hold. Without a number, it is
+        learned from cache events.
+        """
+        for worker, state in self._workers.items():
+            state.host_tokens = tokens.get(worker)
             self.caches.fit_capacity(worker)
 
     # ---- learned times

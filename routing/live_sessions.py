@@ -59,8 +59,20 @@ class LiveSessions:
 
     def __init__(self) -> None:
         self._workers: dict[WorkerId, _WorkerSessions] = {}
+        self._waiting = _WorkerSessions()
+        """Sessions whose first request waits for a worker."""
         self._reuse = Reuse()
         self._uses = 0
+
+    def arrived(self, session: Session) -> None:
+        """Record that the first request of *session* has arrived and waits for a worker."""
+        session.last_use = self._uses
+        session.worker = self._waiting
+        self._add(session, self._waiting, 1)
+
+    def has_begun(self, session: Session) -> bool:
+        """Return whether a request of *session* was sent to a worker."""
+        return session.worker is not None and session.worker is not self._waiting
 
     def sent(self, session: Session, worker: WorkerId, *, new_tokens: float, all_tokens: float) -> None:
         """Record that a request of *session* was sent to *worker*, where it adds *new_tokens* tokens to the cache.
@@ -75,7 +87,8 @@ class LiveSessions:
             account = self._workers[worker] = _WorkerSessions()
         before, tokens = session.worker, new_tokens
         if before is not None:
-            self._reuse.asked(self._uses - session.last_use, 1)
+            if before is not self._waiting:
+                self._reuse.asked(self._uses - session.last_use, 1)
             self._add(session, before, -1)
             if before is account:
                 tokens += session.tokens
@@ -87,7 +100,8 @@ class LiveSessions:
     def forget_session(self, session: Session) -> None:
         """Remove *session*, which is no longer remembered."""
         if session.worker is not None:
-            self._reuse.evicted(self._uses - session.last_use, 1)
+            if self.has_begun(session):
+                self._reuse.evicted(self._uses - session.last_use, 1)
             self._add(session, session.worker, -1)
             session.worker = None
 
@@ -99,6 +113,16 @@ class LiveSessions:
         """Return the expected number of tokens of live sessions on *worker*, where each still adds *growth* tokens."""
         account = self._workers.get(worker)
         return 0.0 if account is None else max(0.0, account.tokens + account.sessions * growth)
+
+    def sessions(self, worker: WorkerId) -> float:
+        """Return the expected number of live sessions on *worker*."""
+        account = self._workers.get(worker)
+        return 0.0 if account is None else max(0.0, account.sessions)
+
+    @property
+    def waiting(self) -> float:
+        """Expected number of live sessions whose first request waits for a worker."""
+        return max(0.0, self._waiting.sessions)
 
     def _add(self, session: Session, account: _WorkerSessions, sessions: int) -> None:
         epoch = session.last_use // LEARN_EVERY
@@ -120,7 +144,7 @@ class LiveSessions:
                 age = _age(epoch_now - epoch)
                 pausing[age] = pausing.get(age, 0.0) + sessions
         self._reuse.learn(pausing)
-        for account in self._workers.values():
+        for account in (*self._workers.values(), self._waiting):
             account.sessions = account.tokens = 0.0
             for epoch, (sessions, tokens) in account.by_epoch.items():
                 chance = self._reuse.chance(_age(epoch_now - epoch))

@@ -9,17 +9,23 @@ from cache_index.value import Value
 class Loads(Value):
     """Number of tokens to load from each tier before a prompt can be computed."""
 
-    __match_args__ = ("cpu", "disk", "shared")
+    __match_args__ = ("cpu", "disk", "shared", "peer")
     __slots__ = __match_args__
 
-    def __init__(self, cpu: float = 0.0, disk: float = 0.0, shared: float = 0.0) -> None:
+    def __init__(self, cpu: float = 0.0, disk: float = 0.0, shared: float = 0.0, peer: float = 0.0) -> None:
         self.cpu: Final = cpu
         self.disk: Final = disk
         self.shared: Final = shared
+        self.peer: Final = peer
+        """Tokens to pull from the host memory of another worker."""
 
     @property
     def total(self) -> float:
-        return self.cpu + self.disk + self.shared
+        return self.cpu + self.disk + self.shared + self.peer
+
+    def pulling(self, tokens: float) -> "Loads":
+        """Return these loads with *tokens* tokens that are pulled from another worker."""
+        return Loads(self.cpu, self.disk, self.shared, tokens)
 
 
 NO_LOADS: Final = Loads()

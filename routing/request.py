@@ -31,6 +31,7 @@ class Request(Value):
         "deadline_s",
         "spill_in_s",
         "divides",
+        "pulls",
     )
     __slots__ = __match_args__
 
@@ -54,6 +55,7 @@ class Request(Value):
         deadline_s: float | None = None,
         spill_in_s: float | None = None,
         divides: bool = False,
+        pulls: bool = False,
     ) -> None:
         self.prefix: Final = prefix
         self.prompt_bytes: Final = prompt_bytes
@@ -89,3 +91,5 @@ class Request(Value):
         """Seconds after arrival from which a fallback can answer the request, or None to wait for this fleet."""
         self.divides: Final = divides
         """Whether one worker is allowed to compute the prompt while another worker generates the answer."""
+        self.pulls: Final = pulls
+        """Whether the worker is allowed to pull cached blocks from the host memory of another worker."""

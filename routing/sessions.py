@@ -53,6 +53,11 @@ class Sessions:
         self.recognized["none" if is_new else "prompt"] += 1
         return is_new
 
+    @property
+    def requests(self) -> int:
+        """Number of requests whose session was looked for."""
+        return sum(self.recognized.values())
+
     def would_begin(self, request: Request) -> bool:
         """Return whether *request* would be the first of its session, without recording the session."""
         if request.session is not None:
@@ -62,7 +67,8 @@ class Sessions:
     def sent(self, request: Request, worker: WorkerId, uncached_tokens: float) -> None:
         """Record that *request* was sent to *worker*, which computes *uncached_tokens* tokens of its prompt."""
         session = self._named.get(hash(request.session)) if request.session is not None else self._unnamed(request)
-        self._size.sent(begins_session=session is None or session.worker is None)
+        self._size.asked(request.prompt_tokens)
+        self._size.sent(begins_session=session is None or not self._live.has_begun(session))
         if session is not None:
             answer_tokens = request.output_tokens
             self._live.sent(
@@ -80,6 +86,14 @@ class Sessions:
         """Forget the sessions of *worker*, whose cache is empty or which has left the fleet."""
         self._live.forget_worker(worker)
 
+    def needed_tokens(self, worker: WorkerId, workers: int) -> float:
+        """Return the expected number of tokens that live sessions need in the cache of *worker* as they grow.
+
+        The sessions that wait for one of *workers* workers count in equal parts on all of them.
+        """
+        sessions = self._live.sessions(worker) + self._live.waiting / workers
+        return sessions * self._size.long_prompt_tokens
+
     def newcomer(self, in_flight: int) -> "Newcomer":
         """Return the prediction for a new session. *in_flight* is the number of running requests of the fleet."""
         turns = self._size.turns(in_flight)
@@ -87,7 +101,7 @@ class Sessions:
 
     def _record_named(self, name: int) -> bool:
         session = self._named.pop(name, None)
-        self._named[name] = Session() if session is None else session
+        self._named[name] = self._begun() if session is None else session
         if len(self._named) > self._max:
             self._forget(self._named.pop(next(iter(self._named))))
         return session is None
@@ -101,10 +115,15 @@ class Sessions:
             self._forget(session)
         else:
             self._forget(self._ends.pop(end))
-            self._ends.put(end, Session() if session is None else session)
+            self._ends.put(end, self._begun() if session is None else session)
             if len(self._ends) > self._max:
                 self._forget(self._ends.pop_oldest())
         return before is None
+
+    def _begun(self) -> Session:
+        session = Session()
+        self._live.arrived(session)
+        return session
 
     def _unnamed(self, request: Request) -> Session | None:
         end = _end_of(request.prefix.hashes)

@@ -49,18 +49,18 @@ class Worker:
         self.zone_penalty_s = 0.0
         """Extra cost in seconds of a request to a worker that is in another zone or lacks the LoRA adapter."""
         self.role: Role = "both"
-        self.is_up = True
-        self.is_asleep = False
+        self.is_up, self.is_asleep = True, False
         self.is_draining = False
         """Whether an operator has asked to drain the worker."""
         self.is_trusted = False
         """Whether the engine's cache events are complete, as far as the gateway can detect."""
         self.hit_accuracy = HitAccuracy()
-        self.breaker = breaker
-        self.warmup = WarmUp()
+        self.breaker, self.warmup = breaker, WarmUp()
         self.engine_capacity: tuple[int, int] | None = None
         """Number of cache blocks and number of tokens per block, or None until the engine has reported them."""
-        self._speed = WorkerSpeed(rates)
+        self.host_tokens: int | None = None
+        """Number of tokens that the host memory of the engine can hold, or None to learn it from cache events."""
+        self.speed = WorkerSpeed(rates)
         self._busy = BusyShare(now)
         self._pending: dict[Booking, None] = {}
         self._decoding: dict[Booking, None] = {}
@@ -116,7 +116,7 @@ class Worker:
     def load(self, now: float) -> Load:
         """Return the load of the worker at *now*. The cost is O(1 + prefills that ended since the last call)."""
         self._complete_unseen_prefills(now)
-        speed, rates = self._speed, self._speed.rates
+        speed, rates = self.speed, self.speed.rates
         return Load(
             backlog_s=self._backlog_s(now),
             pending=len(self._pending),
@@ -162,11 +162,11 @@ class Worker:
 
     def prefill_s(self, uncached_tokens: float) -> float:
         """Return the predicted seconds of a prefill that would start now."""
-        return self._speed.prefill_s(uncached_tokens)
+        return self.speed.prefill_s(uncached_tokens)
 
     def load_s(self, loads: Loads) -> float:
         """Return the predicted seconds to load cached tokens to the GPU."""
-        return self._speed.load_s(loads)
+        return self.speed.load_s(loads)
 
     # ---- the life of a booking
 
@@ -247,12 +247,12 @@ class Worker:
     @property
     def prefill_tokens_per_s(self) -> float:
         """Prefill speed in tokens per second that predictions use."""
-        return 1.0 / self._speed.prefill_s_per_token
+        return 1.0 / self.speed.prefill_s_per_token
 
     @property
     def usual_gap_s(self) -> float | None:
         """Recent seconds between two tokens of a stream on this worker or else its fleet, or None if not measured."""
-        return self._speed.usual_gap_s
+        return self.speed.usual_gap_s
 
     def learn(self, booking: Booking, now: float, *, uncached_tokens: float, completion_tokens: int | None) -> None:
         """Learn from the measured times of *booking*, whose request was answered."""
@@ -261,10 +261,10 @@ class Worker:
         if booking.first_byte_at is None or (booking.service_s is None and not booking.is_remote):
             return
         if booking.service_s is not None:
-            self._speed.learn_prefill(uncached_tokens, booking.service_s, booking.loads)
+            self.speed.learn_prefill(uncached_tokens, booking.service_s, booking.loads)
         if completion_tokens is not None and completion_tokens > 1:
             beside = (booking.decodes_beside + len(self._decoding)) / 2
-            self._speed.learn_decode(now - booking.first_byte_at, completion_tokens - 1, beside)
+            self.speed.learn_decode(now - booking.first_byte_at, completion_tokens - 1, beside)
 
     # ---- its queue
 
@@ -300,7 +300,7 @@ class Worker:
         over = len(self._pending) + len(self._decoding) + 1.0 - self._concurrency.limit
         if over <= 0.0:
             return 0.0
-        answer_s = booking.request.output_tokens * self._speed.rates.decode.predict(len(self._decoding))
+        answer_s = booking.request.output_tokens * self.speed.rates.decode.predict(len(self._decoding))
         return over * answer_s / self._concurrency.limit
 
     def _backlog_s(self, now: float) -> float:

@@ -9,7 +9,7 @@ from engine_model.blocks import BlockPool, BlockSink
 from engine_model.chunked import ChunkedEngine
 from engine_model.engine import Engine
 from engine_model.fifo import FifoEngine
-from engine_model.host_tier import HostSink, HostTier, LoadTiming
+from engine_model.host_tier import HostSink, HostTier, LoadTiming, PullTiming
 from engine_model.timing import Timing
 from simulator.defects import NO_DEFECTS, Defects
 from simulator.errors import Dialect
@@ -35,6 +35,12 @@ class SimulatorOptions:
     """Tokens per second that are loaded from the host tier to the GPU."""
     load_ms: float = 0.0
     """Fixed milliseconds of each load from the host tier, independent of its length."""
+    pull_port: int | None = None
+    """Port at which other workers pull KV blocks from the host tier, 0 for a free port, or None for no pulls."""
+    pull_tokens_per_s: float = PullTiming().tokens_per_s
+    """Tokens per second that are pulled from the host tier of another worker."""
+    pull_ms: float = PullTiming().latency_s * 1000
+    """Fixed milliseconds of each pull."""
     tpot_ms: float = 12.0
     """Milliseconds per output token for a request that runs alone."""
     speed: float = 1.0
@@ -93,6 +99,10 @@ class SimulatorOptions:
             raise ValueError(f"role must be both if the dialect is dynamo or there are several ranks, got {self.role}")
         if self.host_blocks and self.role != "both":
             raise ValueError(f"host_blocks requires role both, got {self.role}")
+        if self.pull_port is not None and not 0 <= self.pull_port < 65536:
+            raise ValueError(f"pull_port must be 0 to 65535, got {self.pull_port}")
+        if self.pull_port is not None and (not self.host_blocks or self.ranks != 1):
+            raise ValueError("pull_port requires host_blocks and a single rank")
         for name in ("old_metrics", "enable_scale_out", "host_blocks"):
             if getattr(self, name) and self.dialect != "vllm":
                 raise ValueError(f"{name} requires dialect vllm, got {self.dialect}")
@@ -110,9 +120,10 @@ class SimulatorOptions:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.host_blocks < 0:
             raise ValueError(f"host_blocks must not be negative, got {self.host_blocks}")
-        if not 0 <= self.load_ms < math.inf:
-            raise ValueError(f"load_ms must be finite and not negative, got {self.load_ms}")
-        for name in ("prefill_tokens_per_s", "load_tokens_per_s", "tpot_ms"):
+        for name in ("load_ms", "pull_ms"):
+            if not 0 <= getattr(self, name) < math.inf:
+                raise ValueError(f"{name} must be finite and not negative, got {getattr(self, name)}")
+        for name in ("prefill_tokens_per_s", "load_tokens_per_s", "pull_tokens_per_s", "tpot_ms"):
             if not 0 < getattr(self, name) < math.inf:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
         if not self.speed >= 0:
@@ -132,6 +143,10 @@ class SimulatorOptions:
         timing = LoadTiming(self.load_tokens_per_s, self.load_ms / 1000)
         host = HostTier(self.host_blocks, timing, sink=host_sink) if self.host_blocks else None
         return BlockPool(self.blocks, self.block_size, sink=sink, host=host)
+
+    @property
+    def pull_timing(self) -> PullTiming:
+        return PullTiming(self.pull_ms / 1000, self.pull_tokens_per_s)
 
     def build_engine(self, pool: BlockPool) -> Engine:
         timing = Timing(prefill_tokens_per_s=self.prefill_tokens_per_s, tpot_s=self.tpot_ms / 1000)

@@ -114,19 +114,35 @@ async def _tried(work: Coroutine[Any, Any, T]) -> tuple[T | None, Exception | No
         return None, failure
 
 
-class _TransferParams(msgspec.Struct):
+class KvSource(msgspec.Struct):
+    """Worker from whose host tier a request pulls blocks."""
+
+    remote_host: str
+    remote_port: int
+    kv_request_id: str = ""
+
+
+class TransferParams(msgspec.Struct):
     do_remote_decode: bool = False
     do_remote_prefill: bool = False
     remote_request_id: str | None = None
     remote_host: str | None = None
     remote_port: int | None = None
+    remote_kv_source: KvSource | None = None
 
 
 class _Body(msgspec.Struct):
-    kv_transfer_params: _TransferParams | None = None
+    kv_transfer_params: TransferParams | None = None
     bootstrap_host: str | None = None
     bootstrap_port: int | None = None
     bootstrap_room: int | None = None
+
+
+def read_transfer(body: bytes) -> TransferParams | None:
+    """Return the field kv_transfer_params of a request body, or None without the field. Raises `ApiError` if it is
+    invalid.
+    """
+    return _read(body).kv_transfer_params
 
 
 def _read(body: bytes) -> _Body:
@@ -209,8 +225,8 @@ def adopt(pool: BlockPool, request: EngineRequest, tokens: int) -> None:
     pool.release(blocks)
 
 
-class _Whole:
-    """Role of a worker that handles whole requests."""
+class WholeRequest:
+    """Part of a request that is the whole request."""
 
     def shaped(self, request: GenerationRequest) -> GenerationRequest:
         return request
@@ -275,7 +291,7 @@ class VllmPrefill:
         }
 
 
-class _HeldByVllm(_Whole):
+class _HeldByVllm(WholeRequest):
     def __init__(self, role: VllmPrefill, key: str) -> None:
         self._role = role
         self._key = key
@@ -306,7 +322,7 @@ class VllmDecode:
         return _FetchedByVllm(self._transfer, host, port, key)
 
 
-class _FetchedByVllm(_Whole):
+class _FetchedByVllm(WholeRequest):
     def __init__(self, transfer: _Transfer, host: str, port: int, key: str) -> None:
         self._transfer = transfer
         self._host = host
@@ -333,7 +349,7 @@ class SglangPrefill:
         return _HeldBySglang(self._channel, _room(_read(body)), self._options.lease_s)
 
 
-class _HeldBySglang(_Whole):
+class _HeldBySglang(WholeRequest):
     def __init__(self, channel: SideChannel, room: int, wait_s: float) -> None:
         self._channel = channel
         self._room = room
@@ -377,7 +393,7 @@ class SglangDecode:
         return _FetchedBySglang(self._transfer, reported.bootstrap_host, reported.bootstrap_port or 8998, room)
 
 
-class _FetchedBySglang(_Whole):
+class _FetchedBySglang(WholeRequest):
     def __init__(self, transfer: _Transfer, host: str, port: int, room: int) -> None:
         self._transfer = transfer
         self._host = host

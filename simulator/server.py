@@ -5,7 +5,7 @@ import signal
 import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, closing, contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
@@ -21,6 +21,7 @@ from simulator.event_wire import HashSpelling, Notation, wire_of
 from simulator.faults import Fault, Faults
 from simulator.generation import GenerationService
 from simulator.options import SimulatorOptions
+from simulator.pulls import pulling
 from simulator.ranks import Rank, Ranks
 from simulator.realtime import RealtimeEngine
 from simulator.roles import Role, role_of
@@ -93,19 +94,26 @@ async def _worker(options: SimulatorOptions, sink: BlockSink | None) -> AsyncIte
             engine = RealtimeEngine(options.build_engine(pool), speed=options.speed)
             ranks.append(Rank(number, pool, engine, publisher))
         first = ranks[0]
-        sharing = role_of(
-            *(options.role, options.half),
-            dialect=options.dialect,
-            host=host,
-            pool=first.pool,
-            speed=options.speed,
-            when_free=first.engine.wake,
-        )
         async with (
-            sharing as role,
+            _role(options, host, first) as role,
             _served(options, Ranks(ranks, options.dialect, seed=str(_unix_s())), listener, role) as worker,
         ):
             yield worker
+
+
+def _role(options: SimulatorOptions, host: str, rank: Rank) -> AbstractAsyncContextManager[Role | None]:
+    """Return the context in which the worker exchanges KV blocks with other workers."""
+    if options.pull_port is not None:
+        timing = options.pull_timing
+        return pulling(rank.pool, timing, host=host, port=options.pull_port, speed=options.speed)
+    return role_of(
+        *(options.role, options.half),
+        dialect=options.dialect,
+        host=host,
+        pool=rank.pool,
+        speed=options.speed,
+        when_free=rank.engine.wake,
+    )
 
 
 @contextmanager

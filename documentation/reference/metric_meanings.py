@@ -51,6 +51,18 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
                 "1 for the policy in effect: `kv_aware` ranks as `prefix_aware` while no engine publishes KV events, "
                 "and the policy is `kv_aware_in_part` while some engines publish none"
             ),
+            "warmgate_worker_load_tokens_per_second": (
+                "learned rate at which the worker loads cached tokens to its GPU, on the slow side of what was "
+                "learned: from host memory (`cpu`), a disk (`disk`), a shared store (`shared`) or another worker "
+                "(`peer`); a tier has no value until loads from it have been measured"
+            ),
+            "warmgate_pulls_total": (
+                "requests of models with `pull` whose worker should pull cached blocks from another worker, by what "
+                "arrived: `complete`, `partial`, `missed`, or `unknown` if the engine did not report its cached tokens"
+            ),
+            "warmgate_pulled_tokens_total": (
+                "prompt tokens of models with `pull` that workers pulled from other workers instead of computing them"
+            ),
             "warmgate_exact_prompts_total": (
                 "prompts whose tokens were known (`exact`), or the reason why not, e.g. `slow`, `busy`, "
                 "`unavailable`, `disagrees`"

@@ -90,6 +90,8 @@ class Explainer:
         exact = await model.exact_prompt(path, raw, body)
         keeper = keeping_worker(body, model, self._owners.peek, team)
         request = model.request(body, incoming.text_of, keeper, exact, team=team or "")
+        if model.pulls is not None:
+            request = model.pulls.allowed(request, path, body)
         if model.prefill_decode is None:
             return {"route": self._route(choice), **self._explanation(model, model.dispatch_queue.explain(request))}
         explanation = model.dispatch_queue.explain(model.prefill_decode.divided(request, path, body))
@@ -156,6 +158,7 @@ class Explainer:
             "hit_tokens": round(candidate.hit_tokens, 1),
             "hit_source": candidate.source,
             "hit_load_s": _seconds(candidate.load_s),
+            "pull": _pull(candidate),
             "evicts_s": _seconds(candidate.evicts_s),
             "displaces_s": _seconds(candidate.displaces_s),
             "kv_stream": self._stream_state(candidate.worker),
@@ -193,3 +196,11 @@ async def explain(
 def _seconds(seconds: float) -> float:
     """Round seconds to microseconds, because predictions are not more precise."""
     return round(seconds, 6)
+
+
+def _pull(candidate: Candidate) -> dict[str, Any] | None:
+    """Return what the worker would pull from another worker, as JSON values, or None."""
+    pull = candidate.pull
+    if pull is None:
+        return None
+    return {"source": pull.source, "tokens": round(pull.tokens, 1), "load_s": _seconds(pull.load_s)}

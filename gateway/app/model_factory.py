@@ -21,7 +21,9 @@ from gateway.models.dispatch_queue import DispatchQueue
 from gateway.models.exact_prompts import ExactPrompts
 from gateway.models.model import Model
 from gateway.models.prefill_decode_plan import PrefillDecodePlan
+from gateway.models.pull_plan import PullAddress, PullPlan
 from gateway.models.tokenizing.engine_question import EngineAddress
+from gateway.protocol.worker_address import host_of
 from gateway.tenancy.ledger.price import Price
 from gateway.workers.event_subscriptions import EventSubscriptions
 from gateway.workers.rank_discovery.shared_addresses import SharedAddresses
@@ -154,6 +156,7 @@ class ModelFactory:
             allows_background=spec.allows_background,
             answers_as_asked=spec.answers_as_asked,
             prefill_decode=prefill_decode,
+            pulls=_pulls(spec),
             former=before,
         )
 
@@ -259,6 +262,24 @@ class ModelFactory:
         )
 
 
+def _pulls(spec: ModelSpec) -> PullPlan | None:
+    """Return where the workers of a model pull cached blocks from each other, or None if they do not."""
+    if spec.pull is None:
+        return None
+    default = spec.pull.port
+    return PullPlan(
+        {
+            WorkerId(worker.id): PullAddress(host_of(worker.url), (worker.pull_port or default) + _rank(worker))
+            for worker in spec.workers
+        }
+    )
+
+
+def _rank(worker: WorkerSpec) -> int:
+    """Return the number of the worker's data-parallel rank, or 0."""
+    return 0 if worker.place is None or worker.place.rank is None else worker.place.rank
+
+
 def _reached(worker: WorkerSpec) -> WorkerSpec:
     """Return a copy of *worker* with default values for all fields that do not affect its connections."""
-    return replace(worker, draining=False, tier=0, zone=None, role="both", bootstrap_port=None)
+    return replace(worker, draining=False, tier=0, zone=None, role="both", bootstrap_port=None, pull_port=None)

@@ -31,6 +31,18 @@ class DisaggregationSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class PullSpec:
+    """Pulls of cached blocks from the host memory of other workers."""
+
+    port: int
+    """Port for pulls of each worker without a port of its own."""
+    host_tokens: int | None
+    """Number of tokens that the host memory of each worker can hold, or None to learn it."""
+    after_requests: int
+    """Number of requests after which workers begin to pull."""
+
+
+@dataclass(frozen=True, slots=True)
 class BreakerSpec:
     """Thresholds at which the circuit breaker stops sending requests to a failing worker."""
 
@@ -86,6 +98,8 @@ class ModelSpec:
     adapter: Adapter | None
     tokenizer: TokenizerSpec
     disaggregation: DisaggregationSpec | None
+    pull: PullSpec | None
+    """Pulls of cached blocks between workers, or None without pulls."""
     continuation: Literal["off", "tokens", "text"]
     context_tokens: int | None
     max_output_tokens: int | None

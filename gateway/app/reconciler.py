@@ -151,6 +151,7 @@ class Reconciler:
         fleet.members.set_tiers({WorkerId(worker.id): worker.tier for worker in made.spec.workers})
         divides = made.spec.disaggregation is not None
         fleet.members.set_roles({WorkerId(w.id): w.role for w in made.spec.workers if divides and w.role != "both"})
+        _set_pulls(made)
         fleet.members.set_zone_penalties(
             {WorkerId(worker.id): made.spec.zone_penalty_of(worker) for worker in made.spec.workers}
         )
@@ -221,6 +222,15 @@ class Reconciler:
         for worker, place in places:
             own = whole if place is None else whole.of(place.instance, place.rank)
             self._made[model].model.observed(worker, replace(observation, reading=own))
+
+
+def _set_pulls(made: ModelBuild) -> None:
+    """Set the rules for pulls between the workers of a model."""
+    pull, fleet = made.spec.pull, made.model.fleet
+    known = {} if pull is None or pull.host_tokens is None else dict.fromkeys(made.model.workers, pull.host_tokens)
+    fleet.set_host_tokens(known)
+    if pull is not None:
+        fleet.pulls.after_requests = pull.after_requests
 
 
 def _served_adapter(build: ModelBuild) -> ServedAdapter | None:

@@ -63,6 +63,9 @@ def add_simulate(command: argparse.ArgumentParser) -> None:
         type=Path,
         help="write the tokenizer and its chat template to this folder and exit",
     )
+    _add_pulls(
+        command.add_argument_group("pulls", "KV blocks from the host tier of another worker, as with vLLM's p2p")
+    )
     _add_host_tier(command.add_argument_group("host tier", "KV blocks in host memory, as with vLLM's offloading"))
     _add_halves(command.add_argument_group("prefill and decode", "options for --role prefill or decode"))
     _add_defects(command.add_argument_group("defects", "simulated faults, for testing how a gateway detects them"))
@@ -150,6 +153,22 @@ def _add_host_tier(group: "argparse._ArgumentGroup") -> None:
     group.add_argument(
         "--load-ms", metavar="MS", type=float, help="fixed milliseconds per load from the host tier (default 0)"
     )
+
+
+def _add_pulls(group: "argparse._ArgumentGroup") -> None:
+    group.add_argument(
+        "--pull-port",
+        metavar="PORT",
+        type=int,
+        help="port at which other workers pull blocks from the host tier; 0 for a free port (default: no pulls)",
+    )
+    group.add_argument(
+        "--pull-tokens-per-s",
+        metavar="R",
+        type=positive_number,
+        help="tokens per second that are pulled from another worker (default 100000)",
+    )
+    group.add_argument("--pull-ms", metavar="MS", type=float, help="fixed milliseconds per pull (default 30)")
 
 
 def _add_halves(group: "argparse._ArgumentGroup") -> None:

@@ -17,6 +17,7 @@ from gateway.models.exact_prompts import ExactPrompt, ExactPrompts
 from gateway.models.model_price import ModelPrice
 from gateway.models.open_streams import OpenStreams
 from gateway.models.prefill_decode_plan import PrefillDecodePlan
+from gateway.models.pull_plan import PullPlan
 from gateway.models.worker_arrivals import WorkerArrivals
 from gateway.models.worker_gauges import WorkerGauges, WorkerReading
 from gateway.protocol.body import Body
@@ -62,6 +63,8 @@ class Model:
 
     prefill_decode: PrefillDecodePlan | None
     """Plan for requests that a prefill worker and a decode worker share, or None if one worker answers each request."""
+    pulls: PullPlan | None
+    """Addresses from which workers pull cached blocks of each other, or None if they do not."""
     context_tokens: int | None
     """Maximum number of prompt and output tokens together, or None if unknown."""
     engine_fields: EngineFieldRules
@@ -103,25 +106,23 @@ class Model:
         allows_background: bool = False,
         answers_as_asked: bool = True,
         prefill_decode: PrefillDecodePlan | None = None,
+        pulls: PullPlan | None = None,
         former: "Model | None" = None,
     ) -> None:
         self.name = name
         self.upstream_name = upstream_name
-        self.strategy = strategy
-        self._allows_strategy_header = allows_strategy_header
+        self.strategy, self._allows_strategy_header = strategy, allows_strategy_header
         self.session_header = session_header
         self.fleet = fleet
         self.dispatch_queue = dispatch_queue
         self.workers = workers
         self.fallbacks = Fallbacks(name) if fallbacks is None else fallbacks
         self.continuation = continuation
-        self.prefill_decode = prefill_decode
+        self.prefill_decode, self.pulls = prefill_decode, pulls
         self.context_tokens = context_tokens
-        self.engine_fields = engine_fields
-        self.allows_background = allows_background
+        self.engine_fields, self.allows_background = engine_fields, allows_background
         self.answers_as_asked = answers_as_asked
-        self.has_fleet = True
-        self.adapter = None
+        self.has_fleet, self.adapter = True, None
         self._spills_when_late = spills_when_late
         self.pricing = ModelPrice(price, gpu_hour_usd, fleet, self.fallbacks)
         longest = min(filter(None, (max_output_tokens, context_tokens)), default=None)

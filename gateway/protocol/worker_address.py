@@ -32,6 +32,11 @@ def endpoint(url: str) -> str:
     return f"{parts.scheme}://{parts.hostname}:{port}{parts.path}"
 
 
+def host_of(url: str) -> str:
+    """Return the host of *url*, without the brackets of an IPv6 address."""
+    return urlsplit(url).hostname or ""
+
+
 def id_of_address(url: str) -> str:
     """Return the id of a worker for which the settings give no id. It is equal for every spelling of *url*, and does
     not contain the address.

@@ -335,6 +335,8 @@ class Proxy:
         request = model.request(body, incoming.text_of, keeper, exact, caller)
         if exchange.trace is not None:
             exchange.trace.asked(incoming, raw, body, request, caller)
+        if model.pulls is not None:
+            request = model.pulls.allowed(request, exchange.path, body)
         return request if model.prefill_decode is None else model.prefill_decode.divided(request, exchange.path, body)
 
 

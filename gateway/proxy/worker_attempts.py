@@ -27,6 +27,7 @@ from gateway.proxy.current_attempt import CurrentAttempt
 from gateway.proxy.decision import Decision
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.kv_transfer.kv_transfer import kv_transfer_for
+from gateway.proxy.kv_transfer.pulls import pulling
 from gateway.proxy.prefill_decode_attempt import PrefillDecodeAttempt
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.proxy.retry_state import RetryState
@@ -168,6 +169,7 @@ class WorkerAttempts:
             )
             booking = current.booking
         else:
+            call = pulling(call, model.latest.pulls, candidate.pull)
             attempt = current.answer = await ask(
                 backend, call, self._endpoint, self._observer, first_byte_s=first_byte_s
             )

@@ -3,6 +3,7 @@
     names             names of settings: places in the file, and environment variables
     rules             rules for single values, and for values that must fit together
     disaggregation    prefill and decode workers
+    pulls             pulls of cached blocks from other workers
     discovery         workers that are discovered in Kubernetes or by DNS
     engine_events     KV event stream of an engine
     dynamo            workers behind a Dynamo frontend
@@ -54,6 +55,7 @@ from gateway.settings.fallbacks import (
 )
 from gateway.settings.faults import SettingsError
 from gateway.settings.models import ModelSettings, TokenizerSettings, WorkerSettings
+from gateway.settings.pulls import PullSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
 from gateway.settings.rollout import RouteRuleSettings, RouteSettings, VariantSettings
 from gateway.settings.routing import IndexSettings, KvEventsSettings, RoutingSettings
@@ -93,6 +95,7 @@ __all__ = [
     "OpenAIEndpointSettings",
     "PodsSettings",
     "PriceSettings",
+    "PullSettings",
     "QueueSettings",
     "QuotaSettings",
     "ReplicasSettings",

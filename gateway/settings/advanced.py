@@ -45,6 +45,15 @@ class AdvancedSettings(Group):
         description="assumed time to load a cached block from a store shared by all workers, as a share of the time to "
         "compute it, until loads have been measured",
     )
+    peer_tier_price: Share = Field(
+        default=0.25,
+        description="assumed time to pull a cached block from another worker, as a share of the time to compute it, "
+        "until pulls have been measured",
+    )
+    pull_latency_s: NotNegative = Field(
+        default=0.03,
+        description="seconds that every pull takes in addition to the time for its blocks",
+    )
     first_byte_factor: Positive = Field(
         default=3,
         description="multiple of the predicted time to first byte after which a stream that has not begun is "

@@ -19,7 +19,9 @@ from gateway.settings.fallbacks import (
     SpillSettings,
 )
 from gateway.settings.guardrails import GuardrailNames
+from gateway.settings.pulls import PullSettings, impossible_pulls
 from gateway.settings.rules import Count, EngineField, FileName, HeaderName, Positive, Secret, unless_contradictory
+from routing.strategies import STRATEGIES
 
 
 class WorkerSettings(Group):
@@ -49,6 +51,13 @@ class WorkerSettings(Group):
         le=65535,
         description="port of an SGLang prefill worker to which decode workers connect (its bootstrap port). Null "
         "means 8998.",
+    )
+    pull_port: int | None = Field(
+        default=None,
+        ge=1,
+        le=65535,
+        description="port at which other workers pull cached blocks from the worker's host memory "
+        "(VLLM_P2P_SIDE_CHANNEL_PORT). Null means the port in the model's pull settings.",
     )
     draining: bool = Field(
         default=False,
@@ -188,6 +197,11 @@ class ModelSettings(Group):
         description="settings for separate prefill and decode workers. Null means that each worker serves whole "
         "requests.",
     )
+    pull: PullSettings | None = Field(
+        default=None,
+        description="settings for pulls, with which a worker loads cached blocks from the host memory of another "
+        "worker (vLLM since 0.33 with a p2p tier). Null means no pulls.",
+    )
     continuation: Literal["off", "tokens", "text"] = Field(
         default="off",
         description="whether another worker continues the stream of a failed worker: off (never), tokens (only if "
@@ -254,6 +268,10 @@ class ModelSettings(Group):
             dynamo = [i for i, worker in enumerate(self.workers) if worker.dynamo is not None]
             found += [Contradiction(("workers", i, "dynamo"), text) for i in dynamo]
         found += misplaced(self.workers, self.disaggregation, are_all=not self._is_found)
+        needs_events = self.strategy_header or STRATEGIES[self.strategy].needs_events
+        found += impossible_pulls(
+            self.workers, self.pull, needs_events=needs_events, is_divided=self.disaggregation is not None
+        )
         if not self.workers and not self._is_found and not self.fallbacks:
             text = "is empty. A model needs at least one worker, or a workers_file, or a fallback"
             found.append(Contradiction(("workers",), text))

@@ -59,6 +59,8 @@ class CacheCollector(Collector):
             odd.add_metric((kind,), count)
         yield odd
         yield self._exact_prompts()
+        yield self._load_rates()
+        yield from self._pulls()
 
     def _states(self) -> Metric:
         """Return the state of each followed worker's event stream, including workers whose stream is not known yet."""
@@ -117,6 +119,34 @@ class CacheCollector(Collector):
                 for outcome, count in [("exact", prompts.known), *prompts.unknown.items()]:
                     family.add_metric((model.name, outcome), count)
         return family
+
+    def _load_rates(self) -> Metric:
+        family = GaugeMetricFamily(
+            "warmgate_worker_load_tokens_per_second",
+            "Learned rate at which the worker loads cached tokens to its GPU, by tier: cpu, disk, shared, peer.",
+            labels=("model", "worker", "tier"),
+        )
+        for model in self._models:
+            for worker in model.fleet:
+                for tier, tokens_per_s in worker.speed.load_tokens_per_s().items():
+                    family.add_metric((model.name, worker.id, tier), tokens_per_s)
+        return family
+
+    def _pulls(self) -> Iterator[Metric]:
+        pulls = CounterMetricFamily(
+            "warmgate_pulls",
+            "Requests that pull cached blocks from another worker, by outcome: complete, partial, missed, unknown.",
+            labels=("model", "outcome"),
+        )
+        tokens = CounterMetricFamily(
+            "warmgate_pulled_tokens", "Prompt tokens pulled from other workers instead of computed.", labels=("model",)
+        )
+        for model in self._models:
+            if model.pulls is not None:
+                for outcome, count in model.fleet.pulls.counts.items():
+                    pulls.add_metric((model.name, outcome), count)
+                tokens.add_metric((model.name,), model.fleet.pulls.tokens)
+        yield from (pulls, tokens)
 
 
 _COUNTERS = {

@@ -60,6 +60,7 @@ class WorkerSpec:
     tier: int = 0
     role: Role = "both"
     bootstrap_port: int | None = None
+    pull_port: int | None = None
     draining: bool = False
     max_connections: int | None = None
     kv_events: EventsSpec | None = None

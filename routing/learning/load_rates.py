@@ -5,7 +5,7 @@ the computed tokens. Until a tier has been measured, loading a token takes a con
 """
 
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from routing.loads import Loads
 
@@ -13,6 +13,11 @@ PRIOR_TOKENS: Final = 4096.0
 """Weight of the configured price, in tokens. A few loads outweigh it, because it might be wrong by a large factor."""
 MEMORY: Final = 0.95
 """Factor by which each new measurement multiplies the weight of the earlier ones and of the configured price."""
+
+S_PER_TOKEN_MIN: Final = 1e-9
+"""Seconds per token of the fastest load that is reported, so that a load time of 0 gives a finite speed."""
+LoadTier = Literal["cpu", "disk", "shared", "peer"]
+"""Place from which cached blocks are loaded. "peer" is the host memory of another worker."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,10 @@ class TierPrices:
     cpu: float = 0.25
     disk: float = 0.75
     shared: float = 0.5
+    peer: float = 0.25
+    """Cost of a block that another worker sends from its host memory, in addition to `peer_latency_s`."""
+    peer_latency_s: float = 0.03
+    """Seconds to agree with another worker on a transfer, whatever its size."""
 
 
 class LoadRate:
@@ -47,6 +56,11 @@ class LoadRate:
         # The computed part of a prefill may take less time than expected, so that less than nothing seems to remain.
         return max(0.0, self._load_s + assumed_s) / (self._tokens + self._prior_tokens)
 
+    @property
+    def is_learned(self) -> bool:
+        """Whether any load has been measured."""
+        return self._tokens > 0.0
+
     def learn(self, tokens: float, load_s: float) -> None:
         self._prior_tokens *= MEMORY
         self._tokens = self._tokens * MEMORY + tokens
@@ -60,6 +74,8 @@ class LoadRates:
         self._cpu = LoadRate(prices.cpu)
         self._disk = LoadRate(prices.disk)
         self._shared = LoadRate(prices.shared)
+        self._peer = LoadRate(prices.peer)
+        self._peer_latency_s = prices.peer_latency_s
 
     def load_s(self, loads: Loads, prefill_s_per_token: float) -> float:
         """Return the predicted seconds for *loads*, given that computing a token takes *prefill_s_per_token*."""
@@ -71,11 +87,30 @@ class LoadRates:
         predicted_s = sum([seconds for _, _, seconds in parts])
         for rate, tokens, seconds in parts:
             share = seconds / predicted_s if predicted_s > 0.0 else tokens / loads.total
-            rate.learn(tokens, load_s * share)
+            fixed_s = self._peer_latency_s if rate is self._peer else 0.0
+            rate.learn(tokens, load_s * share - fixed_s)
+
+    def tokens_per_s(self, prefill_s_per_token: float) -> dict[LoadTier, float]:
+        """Return the learned speed of loads from each tier that has been measured, by tier."""
+        rates: dict[LoadTier, LoadRate] = {
+            "cpu": self._cpu,
+            "disk": self._disk,
+            "shared": self._shared,
+            "peer": self._peer,
+        }
+        return {
+            tier: 1.0 / max(S_PER_TOKEN_MIN, rate.s_per_token(prefill_s_per_token))
+            for tier, rate in rates.items()
+            if rate.is_learned
+        }
 
     def _parts(self, loads: Loads, prefill_s_per_token: float) -> list[tuple[LoadRate, float, float]]:
         """Return the rate, the tokens and the predicted seconds of each tier that *loads* uses."""
         tiers = ((self._cpu, loads.cpu), (self._disk, loads.disk), (self._shared, loads.shared))
-        return [
+        parts = [
             (rate, tokens, tokens * rate.s_per_token(prefill_s_per_token)) for rate, tokens in tiers if tokens > 0.0
         ]
+        if loads.peer > 0.0:
+            seconds = self._peer_latency_s + loads.peer * self._peer.s_per_token(prefill_s_per_token)
+            parts.append((self._peer, loads.peer, seconds))
+        return parts

@@ -5,7 +5,7 @@ first measured worker could look faster than the others and get all requests.
 """
 
 from routing.learning.fit import LinearFit, Sample
-from routing.learning.load_rates import LoadRates, TierPrices
+from routing.learning.load_rates import LoadRates, LoadTier, TierPrices
 from routing.loads import Loads
 
 PREFILL_OVERHEAD_S = 0.01
@@ -75,6 +75,10 @@ class Rates:
     def load_s(self, loads: Loads) -> float:
         """Return the predicted seconds of *loads*."""
         return self.loads.load_s(loads, self.prefill_s_per_token)
+
+    def load_tokens_per_s(self) -> dict[LoadTier, float]:
+        """Return the learned speed of loads in tokens per second, by tier."""
+        return self.loads.tokens_per_s(self.prefill_s_per_token)
 
     def learn_load(self, loads: Loads, measured_s: float) -> None:
         self.loads.learn(loads, measured_s, self.prefill_s_per_token)

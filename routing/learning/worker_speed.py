@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from routing.learning.load_rates import LoadTier
 from routing.learning.rates import Gap, Rates, RelativePace
 from routing.loads import NO_LOADS, Loads
 
@@ -38,6 +39,11 @@ class WorkerSpeed:
     def load_s(self, loads: Loads) -> float:
         """Return the predicted seconds of *loads*."""
         return self.rates.load_s(loads) * self._load_pace.factor * CAUTION if loads.total else 0.0
+
+    def load_tokens_per_s(self) -> dict[LoadTier, float]:
+        """Return the speed of loads in tokens per second that predictions use, by tier that has been measured."""
+        slowdown = self._load_pace.factor * CAUTION
+        return {tier: speed / slowdown for tier, speed in self.rates.load_tokens_per_s().items()}
 
     @property
     def usual_gap_s(self) -> float | None:

@@ -148,3 +148,16 @@ def test_a_tier_s_capacity_shows_when_it_evicts() -> None:
     index.apply(A, Removed([71], Tier.CPU), model="tiny")
 
     assert 2 == index.capacity_of(A, Tier.CPU)
+
+
+def test_one_tier_is_matched_alone() -> None:
+    """Predictions say nothing about host memory."""
+    hasher = TokenHasher(bytes(32))
+    confirmed = Confirmed(Residency(hasher, max_bytes=1_000_000))
+    ids = [7, 7, 8, 8]
+    prompt = hasher.prefix(pack(ids), block_size=2, scope=scope_of("m"))
+    confirmed.apply(WorkerId("a"), Stored([1, 2], None, ids, 2), model="m")
+    confirmed.apply(WorkerId("a"), Stored([1], None, [], 0, Tier.CPU), model="m")
+    confirmed.predict(WorkerId("b"), prompt, 0.0)
+
+    assert {WorkerId("a"): 1} == confirmed.match_in(prompt, Tier.CPU)

@@ -898,3 +898,38 @@ _NO_CONTENT: Content = (None, None, 2, ())
 
 TestResidencyAgainstEngines = ResidencyAgainstEngines.TestCase
 TestResidencyAgainstEngines.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+
+
+class TestMatchInOneTier:
+    def test_only_blocks_of_that_tier_count(self) -> None:
+        """a holds the first two of three blocks in host memory as well, and b holds all on its GPU alone."""
+        residency = index()
+        residency.apply(A, stored([1, 2, 3], None, "abc"), model="big")
+        residency.apply(A, by_hash([1, 2], Tier.CPU), model="big")
+        residency.apply(B, stored([1, 2, 3], None, "abc"), model="big")
+
+        assert {A: 2} == residency.match_in(prefix("abcd", model="big"), Tier.CPU)
+        assert {A: 3, B: 3} == residency.match_in(prefix("abcd", model="big"), Tier.GPU)
+
+    def test_a_missing_block_ends_the_match(self) -> None:
+        """Blocks two and three are of no use without the first one."""
+        residency = index()
+        residency.apply(A, stored([1, 2, 3], None, "abc"), model="big")
+        residency.apply(A, by_hash([2, 3], Tier.CPU), model="big")
+
+        assert {} == residency.match_in(prefix("abc", model="big"), Tier.CPU)
+
+    def test_a_match_goes_on_in_the_nodes_below(self) -> None:
+        """Two sequences share two blocks, so the tree has three nodes; b holds one branch and a part of the other."""
+        residency = index()
+        for worker in (A, B):
+            residency.apply(worker, stored([1, 2, 3, 4], None, "abcd"), model="big")
+            residency.apply(worker, stored([5, 6], 2, "xy"), model="big")
+        residency.apply(A, by_hash([1, 2, 3, 4], Tier.CPU), model="big")
+        residency.apply(B, by_hash([1, 2, 5, 6, 3], Tier.CPU), model="big")
+
+        assert {A: 4, B: 3} == residency.match_in(prefix("abcd", model="big"), Tier.CPU)
+        assert {A: 2, B: 4} == residency.match_in(prefix("abxy", model="big"), Tier.CPU)
+
+    def test_an_unknown_prompt_matches_nothing(self) -> None:
+        assert {} == index().match_in(prefix("abc"), Tier.CPU)

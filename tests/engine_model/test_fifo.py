@@ -3,6 +3,7 @@ import pytest
 from engine_model.blocks import BlockPool
 from engine_model.engine import Finished, FirstToken
 from engine_model.fifo import FifoEngine
+from engine_model.host_tier import HostTier
 from engine_model.request import EngineRequest
 from engine_model.timing import Timing
 
@@ -88,3 +89,44 @@ def test_an_aborted_decode_leaves_its_full_blocks_cached() -> None:
     first = engine.advance(2.0)[0]
     assert isinstance(first, FirstToken)
     assert 32 == first.cached_tokens
+
+
+class TestPulls:
+    def test_missing_blocks_come_from_the_peer_before_the_prefill(self) -> None:
+        """The peer holds the first eight of ten blocks: 30 ms and 128 tokens to pull, 33 tokens to compute."""
+        peer = HostTier(100)
+        peer.store(range(8))
+        engine = FifoEngine(BlockPool(1000, host=HostTier(100)))
+        engine.submit(EngineRequest("a", 161, 1, range(10), peer=peer), 0.0)
+        [first, _] = engine.advance(1e9)
+
+        assert isinstance(first, FirstToken)
+        assert 128 == first.cached_tokens
+        assert 0.03 + 128 / 100_000 + 0.01 + 33 / 10_000 == pytest.approx(first.at)
+
+    def test_pulled_blocks_are_copies(self) -> None:
+        """Afterwards the engine loads them from its own host memory, and the peer has them still."""
+        own, peer = HostTier(100), HostTier(100)
+        peer.store(range(10))
+        engine = FifoEngine(BlockPool(1000, host=own))
+        engine.submit(EngineRequest("a", 161, 1, range(10), peer=peer), 0.0)
+        engine.advance(1e9)
+
+        assert (10, 10) == (own.match(range(10)), peer.match(range(10)))
+
+    def test_what_the_peer_lacks_is_computed(self) -> None:
+        engine = FifoEngine(BlockPool(1000, host=HostTier(100)))
+        engine.submit(EngineRequest("a", 161, 1, range(10), peer=HostTier(1)), 0.0)
+        [first, _] = engine.advance(1e9)
+
+        assert 0.01 + 161 / 10_000 == pytest.approx(first.at)
+
+    def test_an_engine_without_host_memory_cannot_pull(self) -> None:
+        peer = HostTier(100)
+        peer.store(range(10))
+        engine = FifoEngine(BlockPool(1000))
+        engine.submit(EngineRequest("a", 161, 1, range(10), peer=peer), 0.0)
+        [first, _] = engine.advance(1e9)
+
+        assert isinstance(first, FirstToken)
+        assert 0 == first.cached_tokens

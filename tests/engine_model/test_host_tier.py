@@ -5,7 +5,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from engine_model.host_tier import HostTier, LoadTiming
+from engine_model.host_tier import HostTier, LoadTiming, PullTiming
 
 
 class Writes:
@@ -209,3 +209,28 @@ def chained(sequence: str) -> list[str]:
 
 TierAgainstOracle.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 TestTierAgainstOracle = TierAgainstOracle.TestCase
+
+
+class TestPulls:
+    def test_a_pull_takes_its_latency_and_its_tokens(self) -> None:
+        """30 ms, and 4,000 tokens at 100,000 tokens per second."""
+        assert 0.07 == pytest.approx(PullTiming().pull_s(4000))
+
+    @pytest.mark.parametrize(
+        ("timing", "message"),
+        [
+            ((-0.1, 1.0), r"latency_s must not be negative, got -0\.1"),
+            ((0.0, 0.0), r"tokens_per_s must be above 0, got 0\.0"),
+        ],
+    )
+    def test_impossible_times_are_refused(self, timing: tuple[float, float], message: str) -> None:
+        with pytest.raises(ValueError, match=message):
+            PullTiming(*timing)
+
+    def test_pulls_and_loads_share_the_link(self) -> None:
+        """A load of 200,000 tokens takes a second, and then a pull of 7,000 tokens 100 ms."""
+        host = HostTier(8)
+        host.store("a")
+        host.begin_load("a", 200_000, 0.0)
+
+        assert 1.1 == pytest.approx(host.begin_pull(7000, 0.0))

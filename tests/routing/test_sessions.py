@@ -191,3 +191,15 @@ def test_requests_are_counted_by_how_their_session_is_recognized() -> None:
         sessions.begins(each)
 
     assert {"named": 1, "prompt": 1, "none": 2} == sessions.recognized
+
+
+def test_live_sessions_need_the_space_of_long_prompts() -> None:
+    """Two sessions on a, whose tokens are in prompts of 82 tokens on average."""
+    sessions = Sessions()
+    for name, tokens in (("x", 10.0), ("y", 90.0)):
+        request = a_request("abc", prompt_tokens=tokens, session=name)
+        sessions.begins(request)
+        sessions.sent(request, A, tokens)
+
+    assert 164.0 == pytest.approx(sessions.needed_tokens(A, 2), rel=0.01)
+    assert 0.0 == sessions.needed_tokens(B, 2)

@@ -11,6 +11,7 @@ from gateway.app.model_spec import (
     DisaggregationSpec,
     FleetSpec,
     ModelSpec,
+    PullSpec,
     RetrySpec,
     ServingPlan,
     TokenPrices,
@@ -66,6 +67,7 @@ def model_spec(
         adapter=adapter_of(model),
         tokenizer=tokenizer_spec(model.tokenizer),
         disaggregation=_disaggregation(model),
+        pull=_pull(model),
         continuation=model.continuation,
         context_tokens=model.context_tokens,
         max_output_tokens=model.max_output_tokens,
@@ -166,10 +168,21 @@ def _disaggregation(model: ModelSettings) -> DisaggregationSpec | None:
     return None if given is None else DisaggregationSpec(given.flow, given.min_uncached_tokens, given.replace_loopback)
 
 
+def _pull(model: ModelSettings) -> PullSpec | None:
+    given = model.pull
+    return None if given is None else PullSpec(given.port, given.host_tokens, given.after_requests)
+
+
 def _fleet(settings: Settings) -> FleetSpec:
     tuning, breaker = settings.advanced, settings.breaker
     return FleetSpec(
-        TierPrices(cpu=tuning.cpu_tier_price, disk=tuning.disk_tier_price, shared=tuning.shared_tier_price),
+        TierPrices(
+            cpu=tuning.cpu_tier_price,
+            disk=tuning.disk_tier_price,
+            shared=tuning.shared_tier_price,
+            peer=tuning.peer_tier_price,
+            peer_latency_s=tuning.pull_latency_s,
+        ),
         block_bytes=settings.index.block_bytes,
         prefill_tokens_per_s=tuning.initial_prefill_tokens_per_s,
         lease_s=settings.routing.lease_s,

@@ -50,6 +50,7 @@ def worker_spec(worker: WorkerSettings) -> WorkerSpec:
         tier=worker.tier,
         role=worker.role,
         bootstrap_port=worker.bootstrap_port,
+        pull_port=worker.pull_port,
         draining=worker.draining,
         max_connections=worker.max_connections,
         kv_events=_events(worker.kv_events),

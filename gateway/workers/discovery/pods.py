@@ -23,9 +23,18 @@ RANKS: Final = "warmgate/dp-size"
 TIER: Final = "warmgate/tier"
 BOOTSTRAP_PORT: Final = "warmgate/bootstrap-port"
 """Annotation for the port at which decode workers connect to a prefill worker of SGLang."""
+PULL_PORT: Final = "warmgate/pull-port"
+"""Annotation for the port at which other workers pull blocks from the worker's host memory."""
 ROLE: Final = "warmgate/role"
 _PORTS: Final = (1, 65535)
-_BOUNDS: Final = {EVENTS_PORT: _PORTS, REPLAY_PORT: _PORTS, BOOTSTRAP_PORT: _PORTS, RANKS: (0, 1024), TIER: (0, 99)}
+_BOUNDS: Final = {
+    EVENTS_PORT: _PORTS,
+    REPLAY_PORT: _PORTS,
+    BOOTSTRAP_PORT: _PORTS,
+    PULL_PORT: _PORTS,
+    RANKS: (0, 1024),
+    TIER: (0, 99),
+}
 """Minimum and maximum value of each numeric annotation. Without an annotation, a label with the same name is used."""
 
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
@@ -80,6 +89,7 @@ def _worker(pod: Pod, address: str, port: int, annotations: "_Annotations", want
         tier=annotations.number(TIER, 0),
         role=annotations.role(),
         bootstrap_port=annotations.number(BOOTSTRAP_PORT, 0) or None,
+        pull_port=annotations.number(PULL_PORT, 0) or None,
         draining=pod.metadata.deletion_timestamp is not None or not _is_ready(pod),
         ranks=ranks,
         kv_events=_events(annotations, address, max(1, ranks)),

@@ -101,6 +101,9 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_confirmed_max_bytes"),
         ("counter", "warmgate_index_anomalies"),
         ("counter", "warmgate_exact_prompts"),
+        ("gauge", "warmgate_worker_load_tokens_per_second"),
+        ("counter", "warmgate_pulls"),
+        ("counter", "warmgate_pulled_tokens"),
     ] == [(family.type, family.name) for family in families if family.documentation.endswith(".")]
 
 

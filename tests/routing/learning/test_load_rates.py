@@ -71,3 +71,36 @@ def test_a_load_never_takes_less_than_nothing() -> None:
         rates.learn(Loads(cpu=10_000.0, disk=10_000.0), 1.0, COMPUTED_S)
 
     assert pytest.approx(1.0, rel=0.01) == rates.load_s(Loads(cpu=10_000.0, disk=10_000.0), COMPUTED_S)
+
+
+class TestPulls:
+    def test_a_pull_takes_its_latency_and_its_tokens(self) -> None:
+        """30 ms, and 400 tokens at a quarter of the time to compute them."""
+        assert pytest.approx(0.03 + 400 * 0.25 * COMPUTED_S) == LoadRates(TierPrices()).load_s(
+            Loads(peer=400.0), COMPUTED_S
+        )
+
+    def test_what_was_pulled_shows_the_rate_without_the_latency(self) -> None:
+        """10,000 tokens take 130 ms, of which 30 ms are the latency: 10 us per token."""
+        rates = LoadRates(TierPrices())
+        for _ in range(200):
+            rates.learn(Loads(peer=10_000.0), 0.13, COMPUTED_S)
+
+        assert pytest.approx(0.13, rel=0.01) == rates.load_s(Loads(peer=10_000.0), COMPUTED_S)
+        assert pytest.approx(0.23, rel=0.01) == rates.load_s(Loads(peer=20_000.0), COMPUTED_S)
+
+
+class TestSpeeds:
+    def test_a_tier_has_a_speed_once_it_was_measured(self) -> None:
+        rates = LoadRates(TierPrices())
+        assert {} == rates.tokens_per_s(COMPUTED_S)
+        for _ in range(500):
+            rates.learn(Loads(disk=10_000.0), 0.5, COMPUTED_S)
+
+        assert {"disk": pytest.approx(20_000.0, rel=0.01)} == rates.tokens_per_s(COMPUTED_S)
+
+    def test_loads_that_take_no_time_have_a_finite_speed(self) -> None:
+        rates = LoadRates(TierPrices(cpu=0.0))
+        rates.learn(Loads(cpu=10.0), 0.0, COMPUTED_S)
+
+        assert {"cpu": pytest.approx(1e9)} == rates.tokens_per_s(COMPUTED_S)

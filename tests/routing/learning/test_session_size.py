@@ -64,3 +64,13 @@ def test_added_tokens_follow_recent_answers() -> None:
     for _ in range(500):
         size.answered(1_256.0)
     assert 1_256.0 == pytest.approx(size.new_tokens, rel=0.01)
+
+
+def test_long_prompts_count_by_their_length() -> None:
+    """One token of 100 and 300 is in the prompt of 300 with a probability of three quarters."""
+    size = SessionSize()
+    assert 0.0 == size.long_prompt_tokens
+    size.asked(100.0)
+    size.asked(300.0)
+
+    assert 250.0 == pytest.approx(size.long_prompt_tokens, rel=0.001)
