@@ -3,12 +3,14 @@
 from typing import Final
 
 from gateway.console.page import Action, Download, Page
-from gateway.console.pages import audit, keys, models, overview, requests, teams
+from gateway.console.pages import audit, cache_map, index_truth, keys, models, overview, requests, teams
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *requests.PAGES,
     *models.PAGES,
+    *cache_map.PAGES,
+    *index_truth.PAGES,
     *teams.PAGES,
     *keys.PAGES,
     *audit.PAGES,

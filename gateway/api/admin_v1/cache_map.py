@@ -9,7 +9,7 @@ from fastapi.responses import Response
 from pydantic import Field
 
 from gateway.api.admin_access import needs
-from gateway.api.admin_v1.named_model import ModelWorkersQuery, named_model, workers_of
+from gateway.api.admin_v1.named_model import ModelWorkersQuery, named_model, names, workers_of
 from gateway.api.admin_v1.parts import CachesOfApp, GatewayOfApp
 from gateway.telemetry.caches.cache_map import CacheMap
 
@@ -33,5 +33,7 @@ async def show_cache_map(
 ) -> Response:
     model = named_model(gateway.models, query.model)
     workers, after = workers_of(model, query)
-    found = replace(await caches.maps.of(model, workers, prefixes=query.prefixes), next=after)
+    found = replace(
+        await caches.maps.of(model, workers, prefixes=query.prefixes), next=after, models=names(gateway.models)
+    )
     return Response(msgspec.json.encode(found), media_type="application/json")

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
 from gateway.api.admin_access import needs
-from gateway.api.admin_v1.named_model import ModelWorkersQuery, named_model, workers_of
+from gateway.api.admin_v1.named_model import ModelWorkersQuery, named_model, names, workers_of
 from gateway.api.admin_v1.parts import CachesOfApp, GatewayOfApp
 from gateway.telemetry.caches.index_truth import IndexTruth
 
@@ -26,5 +26,5 @@ async def show_index_truth(
 ) -> Response:
     model = named_model(gateway.models, query.model)
     workers, after = workers_of(model, query)
-    found = replace(await caches.truths.of(model, workers), next=after)
+    found = replace(await caches.truths.of(model, workers), next=after, models=names(gateway.models))
     return Response(msgspec.json.encode(found), media_type="application/json")

@@ -32,6 +32,11 @@ def named_model(models: Models, name: str | None) -> Model:
     return model
 
 
+def names(models: Models) -> tuple[str, ...]:
+    """Return the configured names of all *models*."""
+    return tuple(model.name for model in models)
+
+
 def workers_of(model: Model, page: PageQuery) -> tuple[list[WorkerId], str | None]:
     """Return a page of the workers of *model*, in order of their IDs, and the cursor of the next page."""
     return page_of({worker: worker for worker in sorted(each.id for each in model.fleet)}, page)

@@ -107,6 +107,8 @@ class CacheMap:
     """Workers in order of their IDs."""
     next: str | None = None
     """Value of `after` for the next page of workers, or None on the last page."""
+    models: tuple[str, ...] = ()
+    """Names of all models that have such a view."""
 
 
 @dataclass(frozen=True, slots=True)

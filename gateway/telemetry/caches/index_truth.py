@@ -74,6 +74,8 @@ class IndexTruth:
     workers: tuple[WorkerTruth, ...]
     next: str | None = None
     """Value of `after` for the next page of workers, or None on the last page."""
+    models: tuple[str, ...] = ()
+    """Names of all models that have such a view."""
 
 
 class Streams(Protocol):

@@ -52,6 +52,13 @@ async def test_an_unknown_model_and_an_unknown_parameter_are_errors() -> None:
     assert [404, 400] == [answer.status_code for answer in answers]
 
 
+async def test_all_models_are_named() -> None:
+    async with administration(gateway=a_gateway(Observed())) as admin:
+        found = [await admin.get(path) for path in ("/cache-map", "/index-truth")]
+
+    assert [["tiny"], ["tiny"]] == [each["models"] for each in found]
+
+
 async def test_without_an_observer_there_is_no_route() -> None:
     models = the_models(Observed().model)
     async with administration(gateway=AdminGateway(models, tuple, draining=a_draining(models))) as admin:
