@@ -150,6 +150,7 @@ bench: $(VENV)/.test replay
 	$(BIN)/python -m benchmarks.decision
 	$(BIN)/python -m benchmarks.scenarios
 	$(BIN)/python -m benchmarks.live
+	$(BIN)/python -m benchmarks.receipts
 	$(BIN)/python -m benchmarks.memory
 	$(BIN)/python -m benchmarks.streams
 	$(BIN)/python -m benchmarks.many_streams

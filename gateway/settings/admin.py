@@ -46,7 +46,7 @@ class AdminSettings(Group):
         ge=0,
         le=1_000_000,
         description="number of latest requests whose receipts (why this worker, and what came of it) the gateway keeps "
-        "in memory for /admin/v1/requests, at about 400 bytes each. 0, or no keys, keeps none.",
+        "in memory for /admin/v1/requests, at 400 to 800 bytes each. 0, or no keys, keeps none.",
     )
     cache_activity: bool = Field(
         default=True,

@@ -1,6 +1,7 @@
 """Compact form of a receipt: references to strings that many requests share, and numbers packed in bytes.
 
-A receipt takes about 400 bytes, and packing it takes less than a microsecond when this module is compiled.
+A receipt takes about 400 bytes with three candidates and 800 bytes with eight. Packing it takes less than a microsecond
+when this module is compiled.
 `receipt.py` turns a record into a `Receipt` when somebody reads it.
 """
 
