@@ -13,7 +13,7 @@ from gateway.api.admin_v1.paging import Listed, listing
 from gateway.api.admin_v1.parts import AdminGateway, GatewayOfApp
 from gateway.api.times import to_the_millisecond
 from gateway.protocol.errors import UnknownEntity
-from gateway.telemetry.receipts.receipt import Receipt
+from gateway.telemetry.receipts.receipt import ReceiptSummary
 from gateway.telemetry.receipts.receipts import Receipts
 from gateway.telemetry.receipts.ring import ReceiptFilter
 
@@ -21,8 +21,6 @@ router = APIRouter(prefix="/admin/v1/requests", tags=["requests"], dependencies=
 
 STATUS = r"^([1-5]xx|[1-5][0-9]{2})$"
 CURSOR = r"^[0-9]{1,15}$"
-DETAILS = ("candidates", "excluded", "attempts", "phases")
-"""Fields of a receipt that lists of requests leave out."""
 
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 
@@ -164,7 +162,7 @@ class RequestDetailResponse(RequestResponse):
 async def list_requests(gateway: GatewayOfApp, asked: Annotated[RequestsQuery, Query()]) -> Response:
     before = None if asked.after is None else int(asked.after)
     page = _receipts(gateway).page(asked.filter(), limit=asked.limit, before=before)
-    shown = [request_response(each, with_details=False) for each in page.receipts]
+    shown = [request_response(each) for each in page.receipts]
     return JSONResponse(listing(shown, None if page.next is None else str(page.next)))
 
 
@@ -179,17 +177,12 @@ async def read_request(gateway: GatewayOfApp, request_id: str) -> Response:
     if receipt is None:
         text = f"This gateway keeps no receipt of a request {request_id[:128]!r}: it is too old, or had another gateway"
         raise UnknownEntity(text, param="request_id")
-    return JSONResponse(request_response(receipt, with_details=True))
+    return JSONResponse(request_response(receipt))
 
 
-def request_response(receipt: Receipt, *, with_details: bool) -> dict[str, Any]:
-    """Return the response for *receipt*, with candidates, attempts and phases if *with_details* is true."""
-    shown: dict[str, Any] = {"object": "request", **msgspec.to_builtins(receipt)}
-    shown["time"] = to_the_millisecond(receipt.time)
-    if not with_details:
-        for name in DETAILS:
-            del shown[name]
-    return shown
+def request_response(receipt: ReceiptSummary) -> dict[str, Any]:
+    """Return the response for *receipt*, which may have details."""
+    return {"object": "request", **msgspec.to_builtins(receipt), "time": to_the_millisecond(receipt.time)}
 
 
 def _receipts(gateway: AdminGateway) -> Receipts:

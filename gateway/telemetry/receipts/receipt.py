@@ -13,8 +13,11 @@ from routing.strategies import STRATEGIES
 _HEAD: Final = struct.Struct(packed.HEAD)
 _CANDIDATE: Final = struct.Struct(packed.CANDIDATE)
 _SPAN: Final = struct.Struct("<2f")
-_COST: Final = 6
-"""Position of the cost among the numbers of a candidate."""
+_FLOAT: Final = struct.Struct("<f")
+_COST_AT: Final = 24
+"""Position of the cost among the numbers of a candidate, in bytes."""
+_DURATION, _TTFT, _DECIDED, _QUEUED, _RANKED = 1, 3, 4, 5, -2
+"""Positions of some of the numbers of a request."""
 
 ANSWERED: Final = "answered"
 
@@ -74,8 +77,8 @@ class PhaseReceipt(msgspec.Struct, frozen=True):
     """Length of the phase in seconds, or None if its end is unknown."""
 
 
-class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that is kept about one completed request. It contains no text of the request and no secret."""
+class ReceiptSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about one completed request, without details. It contains no text of the request and no secret."""
 
     number: int
     """Number of the receipt on this gateway since startup."""
@@ -99,13 +102,10 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     reason: str | None
     chosen: str | None
     """Worker that the decision chose, or None if there was no decision or no candidate."""
-    candidates: tuple[ReceiptCandidate, ...]
     candidate_count: int
-    """Number of candidates, of which the receipt lists the first ones and the one with the longest cache hit."""
-    excluded: tuple[ExcludedWorker, ...]
+    """Number of candidates, of which a receipt lists the first ones and the one with the longest cache hit."""
     prefill_price: float | None
     """Factor on each second of prefill in the costs, from 1 for an idle fleet to 5 for a busy one."""
-    attempts: tuple[AttemptReceipt, ...]
     attempt_count: int
     continued: int
     backend: str | None
@@ -134,64 +134,81 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """
     cost_usd: float
     saved_usd: float
-    phases: tuple[PhaseReceipt, ...]
     trace_id: str | None
+
+
+class Receipt(ReceiptSummary, frozen=True, kw_only=True):
+    """Everything that is kept about one completed request."""
+
+    candidates: tuple[ReceiptCandidate, ...]
+    excluded: tuple[ExcludedWorker, ...]
+    attempts: tuple[AttemptReceipt, ...]
+    phases: tuple[PhaseReceipt, ...]
 
 
 def receipt_of(number: int, record: Record) -> Receipt:
     """Return the receipt *number* that was packed into *record*."""
-    began_at, duration_s, status, *seconds, attempts, continued, ranked, flags = _HEAD.unpack_from(record.numbers)
-    (ttft_s, decided_s, queued_s, predicted_s, hindsight_s, price, hit_tokens, prompt_tokens, cost_usd, saved_usd) = (
-        seconds[:10]
+    head, rare = _HEAD.unpack_from(record.numbers), record.rare
+    return Receipt(
+        **_summary(number, record, head),
+        candidates=_candidates(record, head[_RANKED]),
+        excluded=() if rare is None else tuple(ExcludedWorker(*each) for each in rare.excluded or ()),
+        attempts=_attempts(record),
+        phases=_phases(record, head),
     )
+
+
+def summary_of(number: int, record: Record) -> ReceiptSummary:
+    """Return the summary of the receipt *number* that was packed into *record*, which takes a fraction of the time."""
+    return ReceiptSummary(**_summary(number, record, _HEAD.unpack_from(record.numbers)))
+
+
+def _summary(number: int, record: Record, head: tuple[Any, ...]) -> dict[str, Any]:
+    began_at, duration_s, status, *seconds, attempts, continued, _, flags = head
+    ttft_s, _, queued_s, predicted_s, hindsight_s, price, hit_tokens, prompt_tokens, cost_usd, saved_usd = seconds[:10]
     reported, cached, completion, blocks, count = seconds[10:]
     rare = record.rare
-    candidates, ttft = _candidates(record, ranked), _known(ttft_s)
-    return Receipt(
-        number=number,
-        id=record.request_id.decode("ascii"),
-        time=round(began_at, 6),
-        team=record.team,
-        key=record.key,
-        model=record.model,
-        session=None if record.session is None else record.session.decode("ascii"),
-        stream=bool(flags & packed.STREAMS),
-        status=status,
-        error=record.error,
-        refused_by=None if rare is None else rare.refused_by,
-        guardrails=() if rare is None else rare.guardrails,
-        strategy=record.strategy,
-        reason=record.reason,
-        chosen=record.workers[0] if record.workers else None,
-        candidates=candidates,
-        candidate_count=count,
-        excluded=() if rare is None else tuple(ExcludedWorker(*each) for each in rare.excluded or ()),
-        prefill_price=_known(price),
-        attempts=_attempts(record),
-        attempt_count=attempts,
-        continued=continued,
-        backend=record.backend,
-        served_by=record.served_by,
-        fell_back=bool(flags & packed.FELL_BACK),
-        prefill=None if rare is None else rare.prefill,
-        prefill_worker=None if rare is None else rare.prefill_worker,
-        prompt_tokens=round(prompt_tokens, 1),
-        reported_prompt_tokens=None if reported < 0 else reported,
-        predicted_hit_tokens=round(hit_tokens, 1),
-        hit_source=_source(flags),
-        cached_tokens=None if cached < 0 else cached,
-        completion_tokens=None if completion < 0 else completion,
-        prompt_blocks=blocks,
-        queued_s=_seconds(queued_s),
-        predicted_ttft_s=_known(predicted_s),
-        ttft_s=ttft,
-        duration_s=_seconds(duration_s),
-        regret_s=_regret_s(candidates, hindsight_s),
-        cost_usd=_significant(cost_usd),
-        saved_usd=_significant(saved_usd),
-        phases=_phases(record, _known(decided_s), queued_s, ttft, duration_s),
-        trace_id=None if rare is None or rare.trace_id is None else f"{rare.trace_id:032x}",
-    )
+    return {
+        "number": number,
+        "id": record.request_id.decode("ascii"),
+        "time": round(began_at, 6),
+        "team": record.team,
+        "key": record.key,
+        "model": record.model,
+        "session": None if record.session is None else record.session.decode("ascii"),
+        "stream": bool(flags & packed.STREAMS),
+        "status": status,
+        "error": record.error,
+        "refused_by": None if rare is None else rare.refused_by,
+        "guardrails": () if rare is None else rare.guardrails,
+        "strategy": record.strategy,
+        "reason": record.reason,
+        "chosen": record.workers[0] if record.workers else None,
+        "candidate_count": count,
+        "prefill_price": _known(price),
+        "attempt_count": attempts,
+        "continued": continued,
+        "backend": record.backend,
+        "served_by": record.served_by,
+        "fell_back": bool(flags & packed.FELL_BACK),
+        "prefill": None if rare is None else rare.prefill,
+        "prefill_worker": None if rare is None else rare.prefill_worker,
+        "prompt_tokens": round(prompt_tokens, 1),
+        "reported_prompt_tokens": None if reported < 0 else reported,
+        "predicted_hit_tokens": round(hit_tokens, 1),
+        "hit_source": _source(flags),
+        "cached_tokens": None if cached < 0 else cached,
+        "completion_tokens": None if completion < 0 else completion,
+        "prompt_blocks": blocks,
+        "queued_s": _seconds(queued_s),
+        "predicted_ttft_s": _known(predicted_s),
+        "ttft_s": _known(ttft_s),
+        "duration_s": _seconds(duration_s),
+        "regret_s": _regret_s(record, hindsight_s),
+        "cost_usd": _significant(cost_usd),
+        "saved_usd": _significant(saved_usd),
+        "trace_id": None if rare is None or rare.trace_id is None else f"{rare.trace_id:032x}",
+    }
 
 
 def _candidates(record: Record, ranked: int) -> tuple[ReceiptCandidate, ...]:
@@ -205,15 +222,16 @@ def _candidates(record: Record, ranked: int) -> tuple[ReceiptCandidate, ...]:
     return (first, *others)
 
 
-def _regret_s(candidates: tuple[ReceiptCandidate, ...], hindsight_s: float) -> float | None:
+def _regret_s(record: Record, hindsight_s: float) -> float | None:
     """Return the regret of a decision: the seconds by which the chosen worker cost more than the cheapest other one.
 
     The cost of the chosen worker is *hindsight_s*, and the costs of the other candidates are the predicted ones. The
     regret is 0 if no other candidate would have cost less, and also if there is no other candidate.
     """
-    if not candidates:
+    if not record.workers:
         return None
-    return _seconds(max(0.0, hindsight_s - min([each.cost_s for each in candidates[1:]], default=hindsight_s)))
+    others_s = [_cost_s(record, place) for place in range(1, len(record.workers))]
+    return _seconds(max(0.0, hindsight_s - min(others_s, default=hindsight_s)))
 
 
 def _candidate(record: Record, place: int, why_not: str | None) -> ReceiptCandidate:
@@ -244,6 +262,11 @@ def _numbers(record: Record, place: int) -> tuple[Any, ...]:
     return _CANDIDATE.unpack_from(record.numbers, _HEAD.size + place * _CANDIDATE.size)
 
 
+def _cost_s(record: Record, place: int) -> float:
+    cost_s: float = _FLOAT.unpack_from(record.numbers, _HEAD.size + place * _CANDIDATE.size + _COST_AT)[0]
+    return cost_s
+
+
 def _why_not(record: Record, place: int, ranked: int, chosen_cost_s: float) -> str:
     """Return why the candidate at *place*, which is not the first, was not chosen."""
     *_, flags = _numbers(record, place)
@@ -254,7 +277,7 @@ def _why_not(record: Record, place: int, ranked: int, chosen_cost_s: float) -> s
         return "warming up, with enough requests"
     if strategy is None or not strategy.ranks_by_cost:
         return "later in the order of the strategy"
-    more_s = _seconds(_numbers(record, place)[_COST]) - chosen_cost_s
+    more_s = _seconds(_cost_s(record, place)) - chosen_cost_s
     if more_s > 0.0:
         return "higher cost"
     if more_s < 0.0 and strategy.is_late_bound:
@@ -271,10 +294,10 @@ def _attempts(record: Record) -> tuple[AttemptReceipt, ...]:
     return tuple(found)
 
 
-def _phases(
-    record: Record, decided_s: float | None, queued_s: float, ttft_s: float | None, duration_s: float
-) -> tuple[PhaseReceipt, ...]:
+def _phases(record: Record, head: tuple[Any, ...]) -> tuple[PhaseReceipt, ...]:
     """Return the phases of the request: those of the trace, or coarser ones if the request was not traced."""
+    duration_s, queued_s = head[_DURATION], head[_QUEUED]
+    ttft_s, decided_s = _known(head[_TTFT]), _known(head[_DECIDED])
     spans = None if record.rare is None else record.rare.spans
     if spans is not None:
         names, times = spans

@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 import msgspec
 
-from gateway.telemetry.receipts.receipt import Receipt, receipt_of
+from gateway.telemetry.receipts.receipt import Receipt, ReceiptSummary, receipt_of, summary_of
 from gateway.telemetry.receipts.ring import ReceiptFilter, ReceiptRing
 
 ALL = ReceiptFilter()
 
 
 class ReceiptPage(msgspec.Struct, frozen=True):
-    receipts: list[Receipt]
-    """Receipts of the page, latest first."""
+    receipts: list[ReceiptSummary]
+    """Summaries of the receipts of the page, latest first."""
     next: int | None
     """Value of *before* for the next page, or None on the last page."""
 
@@ -43,16 +43,16 @@ class Receipts:
         """
         self._settle()
         found = self._ring.newest(wanted, limit=limit + 1, before=before)
-        shown = [receipt_of(number, record) for number, record in found[:limit]]
+        shown = [summary_of(*each) for each in found[:limit]]
         return ReceiptPage(shown, shown[-1].number if len(found) > limit else None)
 
-    def since(self, number: int, wanted: ReceiptFilter = ALL, *, limit: int) -> list[Receipt]:
+    def since(self, number: int, wanted: ReceiptFilter = ALL, *, limit: int) -> list[ReceiptSummary]:
         """Return at most *limit* receipts that match *wanted* and have numbers from *number* on, latest first.
 
         A live view passes the value that `next_number` had when it was called last.
         """
         self._settle()
-        return [receipt_of(*each) for each in self._ring.newest(wanted, limit=limit, after=number - 1)]
+        return [summary_of(*each) for each in self._ring.newest(wanted, limit=limit, after=number - 1)]
 
     @property
     def next_number(self) -> int:
