@@ -75,6 +75,8 @@ class Setting:
         for name in ("skip", "event_lag_s", "host_blocks"):
             if not getattr(self, name) >= 0:
                 raise ValueError(f"{name} must not be negative, not {getattr(self, name)}")
+        if self.pulls and self.timing != "fifo":
+            raise ValueError(f"pulls require timing fifo, not {self.timing}")
         if not 0 <= self.event_loss < 1:
             raise ValueError(f"event_loss must be at least 0 and below 1, not {self.event_loss}")
 

@@ -32,6 +32,9 @@ PRICE_ERROR = 5.0
 """Factor by which the price of a load is wrong at first."""
 AGENTS_BAR_S = 0.85
 CROWDED_BAR_S = 1.5
+PULL_BAR_S = 0.60
+PULL_LOSS_BAR = 1.02
+"""Limit of the loss by pulls, where they gain nothing."""
 PRICE_BAR = 1.05
 """Limit of the loss where the price of a load is wrong at first."""
 
@@ -46,16 +49,19 @@ class Case:
     strategy: str = "kv_aware"
     load_price: float | None = None
     """Assumed price of a load as a share of computing; None: the default of a gateway."""
+    pulls: bool = False
+    """Whether workers can pull blocks from each other's host tiers."""
 
     @property
     def setting(self) -> Setting:
         host_blocks = round(self.host_tier * self.workload.blocks)
-        return dataclasses.replace(self.workload, host_blocks=host_blocks, load_price=self.load_price)
+        return dataclasses.replace(self.workload, host_blocks=host_blocks, load_price=self.load_price, pulls=self.pulls)
 
     @property
     def title(self) -> str:
         price = "" if self.load_price is None else f", price {self.load_price:g} at first"
-        return f"{self.workload.title}, host tier {self.host_tier:g}, {self.strategy}{price}"
+        pulls = ", with pulls" if self.pulls else ""
+        return f"{self.workload.title}, host tier {self.host_tier:g}, {self.strategy}{price}{pulls}"
 
 
 AWARE, CROWDED_AWARE = Case(AGENTS, 2), Case(CROWDED, 2)
@@ -64,10 +70,14 @@ WRONG = (
     Case(AGENTS, 2, load_price=TRUE_PRICE * PRICE_ERROR),
     Case(AGENTS, 2, load_price=TRUE_PRICE / PRICE_ERROR),
 )
+TIERS = (0, 1, 2, 4)
+PULLS = tuple(Case(workload, tier, pulls=True) for workload in (AGENTS, CROWDED) for tier in TIERS)
+PULL_CASE = Case(AGENTS, 4, pulls=True)
 CASES = (
     *(Case(AGENTS, 0), Case(AGENTS, 2, BLIND), AWARE, RIGHT, *WRONG),
     *(Case(AGENTS, 1, BLIND), Case(AGENTS, 1), Case(AGENTS, 4, BLIND), Case(AGENTS, 4)),
-    *(Case(CROWDED, 0), Case(CROWDED, 2, BLIND), CROWDED_AWARE),
+    *(Case(CROWDED, 0), Case(CROWDED, 1), Case(CROWDED, 2, BLIND), CROWDED_AWARE, Case(CROWDED, 4)),
+    *PULLS,
 )
 
 
@@ -88,6 +98,8 @@ def run(options: argparse.Namespace) -> Report:
         f"Median (lowest – highest) over seeds {seeds[0]} to {seeds[-1]}. Time is virtual: no machine matters.",
         f"The true price of a load is {TRUE_PRICE:g} of the time to compute the tokens. A gateway assumes "
         f"{TierPrices().cpu:g} until it has measured loads.",
+        "Pulls: a worker loads blocks from the host tier of another one, in 30 ms and 100,000 tokens per second. "
+        "A gateway assumes 30 ms and a quarter of the time to compute the tokens until it has measured pulls.",
         f"{BLIND}: kv_aware without the events of the host tiers.",
     ]
     return report
@@ -100,12 +112,13 @@ def _table(workload: Setting, found: Mapping[Case, Sequence[Summary]]) -> Table:
             case.host_tier,
             case.strategy,
             case.load_price,
+            "yes" if case.pulls else "no",
             *(Spread.of(getattr(each, name) for each in runs) for name in COLUMNS),
         )
         for case, runs in found.items()
         if case.workload == workload
     ]
-    return Table(title, ("host tier, times the GPU's", "router", "price at first", *COLUMNS.values()), rows)
+    return Table(title, ("host tier, times the GPU's", "router", "price at first", "pulls", *COLUMNS.values()), rows)
 
 
 def _bars(found: Mapping[Case, Sequence[Summary]]) -> list[Bar]:
@@ -123,6 +136,16 @@ def _bars(found: Mapping[Case, Sequence[Summary]]) -> list[Bar]:
                 PRICE_BAR,
             )
             for case in WRONG
+        ),
+        Bar(f"{PULL_CASE.title}: mean TTFT, s", mean_s(PULL_CASE), "<=", PULL_BAR_S),
+        *(
+            Bar(
+                f"{case.title}: mean TTFT, times that without pulls",
+                mean_s(case) / mean_s(dataclasses.replace(case, pulls=False)),
+                "<=",
+                PULL_LOSS_BAR,
+            )
+            for case in PULLS
         ),
     ]
 

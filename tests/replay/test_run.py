@@ -175,3 +175,8 @@ def test_a_load_takes_time(tmp_path: Path) -> None:
 
     assert 1024 == found.cached_tokens
     assert pytest.approx(0.02 + 0.01 + 0.0076) == found.ttft_s
+
+
+def test_pulls_need_the_timing_model_that_has_them() -> None:
+    with pytest.raises(ValueError, match="pulls require timing fifo, not chunked"):
+        Setting("", Path("x"), 1, 1, timing="chunked", pulls=True)

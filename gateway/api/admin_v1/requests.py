@@ -79,6 +79,7 @@ class CandidateResponse(BaseModel):
     displaces_s: float = Field(description="expected seconds to recompute what other sessions lose from the cache")
     predicted_ttft_s: float = Field(description="predicted seconds from the decision to the first token")
     cost_s: float = Field(description="cost of the request on this worker, by which prefix_aware and kv_aware rank")
+    pulled_tokens: float = Field(description="tokens among hit_tokens that the worker was to pull from another worker")
     pending: int = Field(description="requests of the worker without a first token")
     decodes: int = Field(description="requests of the worker that generated tokens")
     why_not: str | None = Field(description="reason why the worker was not chosen; null for the chosen worker")

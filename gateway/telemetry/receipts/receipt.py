@@ -48,6 +48,8 @@ class ReceiptCandidate(msgspec.Struct, frozen=True):
     """Cost of the request on this worker in seconds, in the cost model of prefix_aware. Strategies that do not rank by
     cost have it for comparison.
     """
+    pulled_tokens: float
+    """Number of tokens, among `hit_tokens`, that the worker was to pull from the host memory of another worker."""
     pending: int
     decodes: int
     why_not: str | None
@@ -235,7 +237,7 @@ def _regret_s(record: Record, hindsight_s: float) -> float | None:
 
 
 def _candidate(record: Record, place: int, why_not: str | None) -> ReceiptCandidate:
-    hit_tokens, wait_s, prefill_s, load_s, evicts_s, displaces_s, cost_s, blocks, *counts, flags = _numbers(
+    hit_tokens, wait_s, prefill_s, load_s, evicts_s, displaces_s, cost_s, pulled, blocks, *counts, flags = _numbers(
         record, place
     )
     rank, pending, decodes = counts
@@ -252,6 +254,7 @@ def _candidate(record: Record, place: int, why_not: str | None) -> ReceiptCandid
         displaces_s=_seconds(displaces_s),
         predicted_ttft_s=_seconds(wait_s + prefill_s),
         cost_s=_seconds(cost_s),
+        pulled_tokens=round(pulled, 1),
         pending=pending,
         decodes=decodes,
         why_not=why_not,

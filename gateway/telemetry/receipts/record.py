@@ -30,7 +30,7 @@ HEAD: Final = "<dfi10f5i3hB"
 """Format of the numbers of a request, for the module `struct`: start in seconds since 1970, duration, status, then
 seconds, tokens and costs, then counts, and flags. See `_write_head` for the order.
 """
-CANDIDATE: Final = "<7fi3hB"
+CANDIDATE: Final = "<8fi3hB"
 """Format of the numbers of a candidate: cached tokens, then seconds, then counts, and flags. See `_write_candidate`."""
 STREAMS: Final = 1
 FELL_BACK: Final = 2
@@ -250,6 +250,7 @@ def _write_candidate(writer: BytesWriter, request: Request, candidate: Candidate
     write_f32_le(writer, candidate.evicts_s)
     write_f32_le(writer, candidate.displaces_s)
     write_f32_le(writer, cost)
+    write_f32_le(writer, 0.0 if candidate.pull is None else candidate.pull.tokens)
     write_i32_le(writer, _i32(candidate.hit_blocks))
     write_i16_le(writer, _i16(rank))
     write_i16_le(writer, _i16(load.pending))

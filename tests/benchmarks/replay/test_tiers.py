@@ -19,6 +19,10 @@ def test_a_case_has_the_setting_that_it_names() -> None:
     assert dataclasses.replace(AGENTS, host_blocks=0) == Case(AGENTS, 0).setting
 
 
+def test_a_case_with_pulls_differs_in_nothing_else() -> None:
+    assert dataclasses.replace(Case(AGENTS, 2).setting, pulls=True) == Case(AGENTS, 2, pulls=True).setting
+
+
 def test_wrong_prices_are_five_times_too_high_and_too_low() -> None:
     """The engines load twenty times as fast as they compute."""
     assert [0.05, 0.25, 0.01] == [case.load_price for case in (RIGHT, *WRONG)]
@@ -30,7 +34,7 @@ def test_every_case_has_a_title_of_its_own() -> None:
     assert {AWARE, CROWDED_AWARE, RIGHT, *WRONG} <= set(CASES)
 
 
-@pytest.mark.parametrize(("ttft_s", "met"), [(0.8, 4), (0.9, 3), (1.6, 2)])
+@pytest.mark.parametrize(("ttft_s", "met"), [(0.5, 13), (0.8, 12), (0.9, 11), (1.6, 10)])
 def test_a_report_has_both_workloads_and_all_bars(monkeypatch: pytest.MonkeyPatch, ttft_s: float, met: int) -> None:
     """Every case has one summary per seed; the blind router is slower."""
 
@@ -40,7 +44,7 @@ def test_a_report_has_both_workloads_and_all_bars(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(tiers, "summary_of", summary_of)
     report = run(parse_arguments(["--seeds", "2"]))
 
-    assert [10, 3] == [len(table.rows) for table in report.tables]
+    assert [14, 9] == [len(table.rows) for table in report.tables]
     assert met == sum(bar.is_met for bar in report.bars)
     assert all(2 == len(runs) for runs in report.figures.values())
 

@@ -110,6 +110,7 @@ async def test_a_request_with_everything() -> None:
         "displaces_s": 0.0,
         "predicted_ttft_s": 1.01,
         "cost_s": 1.01,
+        "pulled_tokens": 0.0,
         "pending": 0,
         "decodes": 0,
         "why_not": "higher cost",

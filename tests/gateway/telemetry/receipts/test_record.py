@@ -20,12 +20,12 @@ def hindsight_s(exchange: Exchange) -> float:
 
 
 def test_the_numbers_have_the_documented_formats() -> None:
-    """A head, and 39 bytes for each of two candidates."""
+    """A head, and 43 bytes for each of two candidates."""
     numbers = a_record().numbers
 
     assert 83 == struct.calcsize(HEAD)
-    assert 39 == struct.calcsize(CANDIDATE)
-    assert 83 + 2 * 39 == len(numbers)
+    assert 43 == struct.calcsize(CANDIDATE)
+    assert 83 + 2 * 43 == len(numbers)
     assert (SECONDS_OF_2026, 2.0, 200, 1.5) == struct.unpack_from("<dfif", numbers)
 
 
