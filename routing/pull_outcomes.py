@@ -12,7 +12,7 @@ PullOutcome = Literal["complete", "partial", "missed", "unknown"]
 """Share of the blocks of a pull that arrived: all, some or none of them, or unknown because the engine does not report
 its cached tokens or did not answer.
 """
-AFTER_REQUESTS: Final = 1000
+AFTER_REQUESTS: Final = 500
 """Number of requests after which the first pull is allowed by default. Sessions that have just begun are short, and say
 little about the space that they will need.
 """

@@ -81,18 +81,24 @@ CASES = (
 )
 
 
+PAIRS = (*(dataclasses.replace(case, pulls=False) for case in PULLS), *PULLS)
+"""Rows of a report about pulls alone."""
+
+
 def run(options: argparse.Namespace) -> Report:
     """Raises ``OSError`` or ``ValueError`` for a bad trace or setting, ``EngineError`` where a prompt does not fit."""
     if options.seeds < 1 or options.processes < 1:
         raise ValueError("--seeds and --processes must be at least 1")
     seeds = range(options.seed, options.seed + options.seeds)
     circumstances = Circumstances.observe(seed=options.seed, packages=PACKAGES)
-    report = Report("replay_tiers", "Host tiers, in virtual time", circumstances)
-    jobs = [Job(case.setting, case.strategy, seed) for case in CASES for seed in seeds]
+    cases, report = CASES, Report("replay_tiers", "Host tiers, in virtual time", circumstances)
+    if options.pulls:
+        cases, report = PAIRS, Report("replay_pulls", "Pulls from other host tiers, in virtual time", circumstances)
+    jobs = [Job(case.setting, case.strategy, seed) for case in cases for seed in seeds]
     summaries = iter(figures_of(summary_of, jobs, processes=options.processes))
-    found = {case: [next(summaries) for _ in seeds] for case in CASES}
+    found = {case: [next(summaries) for _ in seeds] for case in cases}
     report.tables += [_table(workload, found) for workload in (AGENTS, CROWDED)]
-    report.bars += _bars(found)
+    report.bars += _pull_bars(found) if options.pulls else [*_bars(found), *_pull_bars(found)]
     report.figures = {case.title: runs for case, runs in found.items()}
     report.notes += [
         f"Median (lowest – highest) over seeds {seeds[0]} to {seeds[-1]}. Time is virtual: no machine matters.",
@@ -121,27 +127,33 @@ def _table(workload: Setting, found: Mapping[Case, Sequence[Summary]]) -> Table:
     return Table(title, ("host tier, times the GPU's", "router", "price at first", "pulls", *COLUMNS.values()), rows)
 
 
-def _bars(found: Mapping[Case, Sequence[Summary]]) -> list[Bar]:
-    def mean_s(case: Case) -> float:
-        return statistics.median(each.ttft_mean_s for each in found[case])
+def _mean_s(found: Mapping[Case, Sequence[Summary]], case: Case) -> float:
+    return statistics.median(each.ttft_mean_s for each in found[case])
 
+
+def _bars(found: Mapping[Case, Sequence[Summary]]) -> list[Bar]:
     return [
-        Bar(f"{AWARE.title}: mean TTFT, s", mean_s(AWARE), "<=", AGENTS_BAR_S),
-        Bar(f"{CROWDED_AWARE.title}: mean TTFT, s", mean_s(CROWDED_AWARE), "<=", CROWDED_BAR_S),
+        Bar(f"{AWARE.title}: mean TTFT, s", _mean_s(found, AWARE), "<=", AGENTS_BAR_S),
+        Bar(f"{CROWDED_AWARE.title}: mean TTFT, s", _mean_s(found, CROWDED_AWARE), "<=", CROWDED_BAR_S),
         *(
             Bar(
                 f"{case.title}: mean TTFT, times that with the right price",
-                mean_s(case) / mean_s(RIGHT),
+                _mean_s(found, case) / _mean_s(found, RIGHT),
                 "<=",
                 PRICE_BAR,
             )
             for case in WRONG
         ),
-        Bar(f"{PULL_CASE.title}: mean TTFT, s", mean_s(PULL_CASE), "<=", PULL_BAR_S),
+    ]
+
+
+def _pull_bars(found: Mapping[Case, Sequence[Summary]]) -> list[Bar]:
+    return [
+        Bar(f"{PULL_CASE.title}: mean TTFT, s", _mean_s(found, PULL_CASE), "<=", PULL_BAR_S),
         *(
             Bar(
                 f"{case.title}: mean TTFT, times that without pulls",
-                mean_s(case) / mean_s(dataclasses.replace(case, pulls=False)),
+                _mean_s(found, case) / _mean_s(found, dataclasses.replace(case, pulls=False)),
                 "<=",
                 PULL_LOSS_BAR,
             )
@@ -153,6 +165,7 @@ def _bars(found: Mapping[Case, Sequence[Summary]]) -> list[Bar]:
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argument_parser("replay.tiers", __doc__)
     parser.add_argument("--seeds", type=int, default=5, help="how many, from --seed on")
+    parser.add_argument("--pulls", action="store_true", help="measure only the rows with pulls and those beside them")
     parser.add_argument("--processes", type=int, default=1, help="replays at a time")
     return parser.parse_args(arguments)
 

@@ -139,7 +139,7 @@ class TestRules:
 
         assert candidates(fleet, asking(), begins_session=True)[B].pull is None
 
-    def test_the_first_thousand_requests_compute(self) -> None:
+    def test_the_first_requests_compute(self) -> None:
         fleet, confirmed = pulling_fleet(A, B)
         with_host(fleet, confirmed, A, LETTERS)
         fleet.pulls.after_requests = 1000

@@ -49,6 +49,14 @@ def test_a_report_has_both_workloads_and_all_bars(monkeypatch: pytest.MonkeyPatc
     assert all(2 == len(runs) for runs in report.figures.values())
 
 
+def test_a_report_about_pulls_has_pairs_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four sizes of host tiers for each workload, with and without pulls; a bar for each pair, and one for the gain."""
+    monkeypatch.setattr(tiers, "summary_of", lambda _: GOOD)
+    report = run(parse_arguments(["--seeds", "1", "--pulls"]))
+
+    assert ("replay_pulls", [8, 8], 9) == (report.name, [len(table.rows) for table in report.tables], len(report.bars))
+
+
 def test_no_seeds_are_an_error(capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing would be measured."""
     assert 2 == main(["--seeds", "0"])

@@ -19,7 +19,7 @@ def test_pulls_have_a_port() -> None:
     model = parsed(with_model(workers=workers, strategy="kv_aware", pull={})).models[0]
 
     assert model.pull is not None
-    assert (5710, None, 1000) == (model.pull.port, model.pull.host_tokens, model.pull.after_requests)
+    assert (5710, None, 500) == (model.pull.port, model.pull.host_tokens, model.pull.after_requests)
     assert [None, 5711] == [worker.pull_port for worker in model.workers]
 
 
