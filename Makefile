@@ -175,6 +175,7 @@ peers: $(VENV)/.test
 replay: $(VENV)/.test
 	$(BIN)/python -m benchmarks.replay --seeds 5 --processes 2
 	$(BIN)/python -m benchmarks.replay.tiers --seeds 5 --processes 2
+	$(BIN)/python -m benchmarks.replay.subagents --processes 2
 
 # What a release consists of, in dist/: wheel, source distribution, chart, SBOM, image archive, checksums. Pushes nothing.
 # The image is skipped where buildah cannot run; RELEASE=--without-image skips it everywhere.

@@ -12,6 +12,7 @@ from engine_model.timing import Timing
 from replay.gateway import Gateway
 from replay.policy import Policy, Setup
 from replay.setting import Setting
+from routing.queueing.release_policy import ReleasePolicy
 
 GATEWAY_TOKENS_PER_S = 2000.0
 """Rate that a gateway assumes before it has measured any: the default of `Fleet`."""
@@ -52,6 +53,6 @@ def timing_of(setting: Setting, worker: int) -> Timing:
     return Timing(prefill_tokens_per_s=setting.prefill_tokens_per_s).at_speed(setting.worker_speed(worker))
 
 
-def ours(strategy: str, *, knows_host: bool = True) -> Entrant:
+def ours(strategy: str, *, knows_host: bool = True, release: ReleasePolicy = ReleasePolicy()) -> Entrant:  # noqa: B008
     """Return our own *strategy*, in the objects that serve in production."""
-    return Entrant(lambda setup: Gateway(setup, strategy, knows_host=knows_host), GATEWAY_TOKENS_PER_S)
+    return Entrant(lambda setup: Gateway(setup, strategy, knows_host=knows_host, release=release), GATEWAY_TOKENS_PER_S)

@@ -15,6 +15,7 @@ from routing.dispatcher import Dispatch, Dispatcher, Immediate
 from routing.fleet import Fleet
 from routing.learning.load_rates import TierPrices
 from routing.queueing.late_binding import LateBinding
+from routing.queueing.release_policy import ReleasePolicy
 from routing.request import Request
 from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
@@ -34,7 +35,9 @@ class Gateway:
     as a prompt's exact tokens and those of an engine's events.
     """
 
-    def __init__(self, setup: Setup, strategy: str, *, knows_host: bool = True) -> None:
+    def __init__(
+        self, setup: Setup, strategy: str, *, knows_host: bool = True, release: ReleasePolicy | None = None
+    ) -> None:
         """Ignore the events of host tiers if *knows_host* is false."""
         self._workers = [WorkerId(str(number)) for number in range(setup.workers)]
         self._block_tokens = setup.block_tokens
@@ -59,7 +62,7 @@ class Gateway:
             self._fleet.set_trusted(worker, trusted=self._confirmed is not None)
         strategies = StrategiesByName(strategy, lambda name: STRATEGIES[name](setup.rng))
         self._dispatcher: Dispatcher = (
-            LateBinding(self._fleet, strategies, setup.rng)
+            LateBinding(self._fleet, strategies, setup.rng, release)
             if STRATEGIES[strategy].is_late_bound
             else Immediate(self._fleet, strategies)
         )

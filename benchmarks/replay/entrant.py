@@ -1,5 +1,6 @@
 """All entrants of the benchmarks by name: our strategies, policies of others, and bounds."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -10,10 +11,13 @@ from engine_model.engine import Engine
 from engine_model.host_tier import HostSink, HostTier, LoadTiming
 from replay.entrant import Entrant, ours, timing_of
 from replay.setting import Setting
+from routing.queueing.release_policy import ReleasePolicy
 from routing.strategies import NAMES
 
 BLIND = "kv_aware_blind"
 """Name of kv_aware without the events of host tiers, for comparison."""
+AT_ONCE = "kv_aware_at_once"
+"""Name of kv_aware without waiting for prefixes that another worker is computing, for comparison."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,4 +48,5 @@ ENTRANTS: Mapping[str, Entrant] = {
     # Where others have a name that we have too, it is ours that is meant.
     **{name: ours(name) for name in NAMES},
     BLIND: ours("kv_aware", knows_host=False),
+    AT_ONCE: ours("kv_aware", release=ReleasePolicy(min_shared_s=math.inf)),
 }

@@ -34,7 +34,7 @@ from routing.queueing.fair_queue import Fairness, FairQueue
 from routing.queueing.fleet_view import ROUNDING_S, FleetView
 from routing.queueing.homes import Homes
 from routing.queueing.release_policy import ReleasePolicy
-from routing.queueing.shared_prefixes import MIN_SAVED_S, SharedPrefixes
+from routing.queueing.shared_prefixes import SharedPrefixes
 from routing.queueing.waiting import Waiting
 from routing.rendezvous import Rendezvous
 from routing.request import Request
@@ -83,7 +83,7 @@ class LateBinding:
         self._policy = policy or ReleasePolicy()
         self._fairness = fairness
         self._homes = Homes(fleet, strategies, self._policy, rng, ties)
-        self._shared = SharedPrefixes(fleet, self._homes)
+        self._shared = SharedPrefixes(fleet, self._homes, self._policy)
         self._queue = FairQueue(fairness or SINGLE_TEAM)
         self._arrived: list[tuple[Request, float]] = []
         self._refused: list[Refusal] = []
@@ -268,7 +268,7 @@ class LateBinding:
                 homes.extend_reach(each, view.backlog_s, now)
             place = homes.find(each, view, free)
             # A request that was sent in this pass may compute a prefix of a long prompt.
-            is_old = each.seen_at < now or (has_sent and each.min_s >= MIN_SAVED_S)
+            is_old = each.seen_at < now or (has_sent and each.min_s >= policy.min_shared_s)
             if is_old and homes.can_begin(each, place, free):
                 homes.look_up(each, now)
                 place = homes.find(each, view, free)

@@ -35,6 +35,12 @@ class ReleasePolicy:
     max_lookups: int = 32
     """Maximum number of cache lookups to repeat in one pass over the queue. Further requests keep their old results."""
 
+    min_shared_s: float = 0.1
+    """Prefill time in seconds that a request must save to wait for a prefix that a worker is computing.
+
+    The default is twice the backlog at which a worker counts as free, so short common system prompts hold nothing back.
+    """
+
     def rank(self, each: Waiting, now: float) -> tuple[bool, float]:
         """Return the rank of the waiting request *each*. The request with the lowest rank is sent first."""
         waited_s = now - each.since

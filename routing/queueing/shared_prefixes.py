@@ -25,12 +25,10 @@ from routing.explanation import Explanation
 from routing.fleet import Fleet
 from routing.queueing.fleet_view import FleetView
 from routing.queueing.homes import Homes
+from routing.queueing.release_policy import ReleasePolicy
 from routing.queueing.waiting import Waiting
 from routing.request import Request
 
-MIN_SAVED_S: Final = 0.1
-"""Prefill time in seconds that a request must save to wait for a prefix. It is twice the backlog at which a worker
-counts as free, so short common system prompts hold nothing back."""
 MAX_WAIT: Final = 2.0
 """Maximum wait for a prefix, as a multiple of the prefill time that the request saves. A prefill that takes longer than
 predicted delays the requests behind it no more than that."""
@@ -43,9 +41,10 @@ class SharedPrefixes:
     lookup. Otherwise, the cost is linear in the number of workers with a longer hit and their unfinished prompts.
     """
 
-    def __init__(self, fleet: Fleet, homes: Homes) -> None:
+    def __init__(self, fleet: Fleet, homes: Homes, policy: ReleasePolicy) -> None:
         self._fleet = fleet
         self._homes = homes
+        self._min_saved_s = policy.min_shared_s
 
     def still_waits(self, each: Waiting, view: FleetView, now: float) -> bool:
         """Return whether the request *each* still waits for a prefix. If so, add its work to the backlog of the worker
@@ -67,7 +66,7 @@ class SharedPrefixes:
         to the backlog of the worker that computes the prefix in *view*.
         """
         saved_s = float(each.prefill_s[self._homes.place(destination.worker)]) - each.min_s
-        if saved_s < max(MIN_SAVED_S, each.min_s) or now >= each.awaits_until:
+        if saved_s < max(self._min_saved_s, each.min_s) or now >= each.awaits_until:
             return False
         found = []
         for other, booking in self.computing(each.request, each.order, destination):
@@ -99,7 +98,7 @@ class SharedPrefixes:
         """
         cached, found = destination.hit_tokens, []
         for candidate in candidates:
-            if _saved_s(candidate, cached) < MIN_SAVED_S:
+            if _saved_s(candidate, cached) < self._min_saved_s:
                 continue
             shared_tokens, last = 0.0, None
             for booking in self._fleet.worker(candidate.worker).pending:
@@ -109,7 +108,9 @@ class SharedPrefixes:
             cached = max(cached, candidate.hit_tokens - shared_tokens)
             if last is not None:
                 found.append((candidate, last))
-        return [(candidate, booking) for candidate, booking in found if _saved_s(candidate, cached) >= MIN_SAVED_S]
+        return [
+            (candidate, booking) for candidate, booking in found if _saved_s(candidate, cached) >= self._min_saved_s
+        ]
 
 
 def _saved_s(candidate: Candidate, cached_tokens: float) -> float:

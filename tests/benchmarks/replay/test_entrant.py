@@ -4,7 +4,7 @@ import pytest
 
 from benchmarks.policies.names import BOUNDS, POLICIES
 from benchmarks.policies.shared_cache import SharedCache
-from benchmarks.replay.entrant import BLIND, ENTRANTS
+from benchmarks.replay.entrant import AT_ONCE, BLIND, ENTRANTS
 from engine_model.blocks import BlockPool
 from engine_model.host_tier import NoHostSink
 from replay.setting import Setting
@@ -15,8 +15,8 @@ POOL = BlockPool(100, 16)
 
 
 def test_all_that_have_a_name_can_be_compared() -> None:
-    """Strategies, one of them without the events of host tiers, policies of others, and bounds."""
-    assert {*NAMES, BLIND, *POLICIES, *BOUNDS} == set(ENTRANTS)
+    """Strategies, variants of kv_aware, policies of others, and bounds."""
+    assert {*NAMES, BLIND, AT_ONCE, *POLICIES, *BOUNDS} == set(ENTRANTS)
 
 
 @pytest.mark.parametrize("bound", BOUNDS)

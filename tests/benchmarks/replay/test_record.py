@@ -5,7 +5,7 @@ from types import MappingProxyType
 import pytest
 
 from benchmarks.replay.bench import Bench
-from benchmarks.replay.entrant import BLIND, ENTRANTS
+from benchmarks.replay.entrant import AT_ONCE, BLIND, ENTRANTS
 from benchmarks.replay.record import CHARTED, EVERYBODY, SEARCHED, record
 from benchmarks.replay.recorded import SETTINGS
 from benchmarks.report import Report
@@ -64,7 +64,7 @@ def test_everybody_is_compared_in_every_setting() -> None:
     """All that there is, with the bounds, except the strategy that ignores host tiers; a chart has fewer lines."""
     figures = recorded(Found).figures
 
-    assert {*EVERYBODY, BLIND} == set(ENTRANTS)
+    assert {*EVERYBODY, BLIND, AT_ONCE} == set(ENTRANTS)
     assert all(list(EVERYBODY) == figures[setting.title] for setting in SETTINGS)
     assert 3 == sum(figure == list(SEARCHED) for figure in figures.values())
     assert 2 == sum(figure == list(CHARTED) for figure in figures.values())
