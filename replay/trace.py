@@ -5,10 +5,13 @@ import gzip
 import itertools
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+MAX_NUMBER = 10**12
+"""Numbers in a trace are below this limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,13 +85,70 @@ def read_trace(path: Path) -> Trace:
         ValueError: it is not JSON, or lacks a field.
     """
     with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as text:
-        lines: list[dict[str, Any]] = [json.loads(line) for line in text]
+        return parse_trace(text, path.name)
+
+
+def parse_trace(text: Iterable[str], name: str) -> Trace:
+    """Return the trace in the lines *text*. Errors call it *name*, and name the line and the field.
+
+    Raises:
+        ValueError: it is empty, a line is not JSON, or a field is missing or not of its type.
+    """
+    lines: list[dict[str, Any]] = []
+    for number, line in enumerate(text, 1):
+        try:
+            parsed = json.loads(line)
+        except (ValueError, RecursionError):
+            raise ValueError(f"{name}: line {number} is not JSON") from None
+        is_session = bool(lines and "requests" in lines[0])
+        lines.append(parsed)
+        fault = _fault_of_line(parsed, is_session=is_session if number > 1 else None)
+        if fault is not None:
+            raise ValueError(f"{name}: line {number} {fault}")
     if not lines:
-        raise ValueError(f"{path.name} is empty")
-    try:
-        return _trace(lines)
-    except KeyError as missing:
-        raise ValueError(f"{path.name}: a line has no field {missing}") from missing
+        raise ValueError(f"{name} is empty")
+    return _trace(lines)
+
+
+def _fault_of_line(line: object, *, is_session: bool | None) -> str | None:
+    """Return what is wrong with one line, or None. *is_session* is None for the first line, which decides it."""
+    if not isinstance(line, dict):
+        return "is not an object"
+    if is_session is not None and is_session != ("requests" in line):
+        return "has no field 'requests'" if is_session else "has the field 'requests', and the first line has not"
+    if "requests" not in line:
+        return _fault_of_request(line, "timestamp")
+    return _fault_of_session(line)
+
+
+def _fault_of_session(line: dict[str, Any]) -> str | None:
+    if "session" not in line:
+        return "has no field 'session'"
+    if not isinstance(line["requests"], list) or not line["requests"]:
+        return "has a field 'requests' that is not a list of requests"
+    for place, request in enumerate(line["requests"]):
+        fault = _fault_of_request(request, "think_s")
+        if fault is not None:
+            return f"requests[{place}] {fault}"
+    return None
+
+
+def _fault_of_request(request: object, time: str) -> str | None:
+    if not isinstance(request, dict):
+        return "is not an object"
+    for field, least in ((time, 0), ("input_length", 1), ("output_length", 0)):
+        if field not in request:
+            return f"has no field '{field}'"
+        value = request[field]
+        types = (int, float) if field == time else (int,)
+        if isinstance(value, bool) or not isinstance(value, types) or not least <= value < MAX_NUMBER:
+            return f"has a field '{field}' that is not a number from {least} to {MAX_NUMBER:,}"
+    if "hash_ids" not in request:
+        return "has no field 'hash_ids'"
+    ids = request["hash_ids"]
+    if not isinstance(ids, list) or not all(type(block) is int and 0 <= block < 2**32 for block in ids):
+        return "has a field 'hash_ids' with an id that is not a number below 2^32"
+    return None
 
 
 def _trace(lines: list[dict[str, Any]]) -> Trace:

@@ -167,6 +167,11 @@ class Fleet:
         streams = sum(busy) / len(busy) if busy else 1.0
         return self._rates.prefill_s_per_token, self._rates.decode.predict(streams - 1.0) / streams
 
+    def decode_times(self) -> tuple[float, float]:
+        """Return the learned seconds per token of a lone stream, and the seconds that each other stream adds."""
+        alone_s = self._rates.decode.predict(0.0)
+        return alone_s, self._rates.decode.predict(1.0) - alone_s
+
     @property
     def has_learned(self) -> bool:
         """Whether any prefill was measured. Until then, predicted times come from the settings alone."""

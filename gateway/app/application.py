@@ -100,6 +100,8 @@ from gateway.telemetry.team_metrics import TeamMetrics
 from gateway.telemetry.trace_export.tracing import Destination, TracesUnavailableError, Tracing
 from gateway.telemetry.traffic_counters import TrafficCounters
 from gateway.telemetry.traffic_history import TrafficHistory
+from gateway.telemetry.what_if.runner import WhatIfRunner
+from gateway.telemetry.what_if.what_if import WhatIf
 from gateway.tenancy.quota.limit_status import LimitStatus
 from gateway.tenancy.teams.team import Team
 from gateway.workers.discovery.discoveries import Discoveries
@@ -189,6 +191,14 @@ class _Path:
 
 
 @dataclass(frozen=True, slots=True)
+class _Shapes:
+    """Recorder of request shapes, and its files."""
+
+    recorder: ShapeRecorder
+    files: Segments
+
+
+@dataclass(frozen=True, slots=True)
 class _Parts:
     """All parts of the gateway except its HTTP APIs."""
 
@@ -200,9 +210,10 @@ class _Parts:
     canary: Canary
     start_checks: StartChecks | None
     traffic: TrafficCounters
-    shapes: ShapeRecorder | None
-    """Recorder of request shapes, or None if they are not recorded."""
     cache_activity: CacheActivity | None
+    shapes: _Shapes | None
+    """Recorded request shapes, or None if they are not recorded."""
+    what_if: WhatIf
     loop_watch: LoopWatch
     metrics: Metrics
     receipts: ReceiptRing | None
@@ -283,7 +294,8 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
     traffic, cache_activity = TrafficCounters(), _cache_activity(settings, outside, fleet)
     receipts = _receipts(settings, outside)
     shapes = _shapes(settings, outside)
-    kept: list[Observer] = [each for each in (cache_activity, receipts, shapes) if each is not None]
+    recorder = None if shapes is None else shapes.recorder
+    kept: list[Observer] = [each for each in (cache_activity, receipts, recorder) if each is not None]
     completed_requests = CompletedRequests([metrics, team_metrics, traffic, rules.tracing, *kept, *logs])
     return _Parts(
         outside,
@@ -294,8 +306,9 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         _canary(fleet, followed.live, outside.clock),
         _start_checks(settings, fleet, outside),
         traffic,
-        shapes,
         cache_activity,
+        shapes,
+        _what_if(settings, shapes, completed_requests, outside),
         loop_watch,
         metrics,
         receipts,
@@ -474,6 +487,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             facts=_diagnosis(parts).facts,
             receipts=_readable(parts),
             caches=_cache_views(settings, parts),
+            what_if=parts.what_if,
         ),
         refused_logins=parts.rules.refused_logins,
         guardrails=lambda: {each.name for each in followed.live.configured.guardrails},
@@ -547,7 +561,7 @@ async def _alive(parts: _Parts) -> AsyncIterator[None]:
     parts.path.completed_requests.settle()
     parts.path.kept_looks.settle()
     if parts.shapes is not None:
-        parts.shapes.close()
+        parts.shapes.recorder.close()
     await asyncio.to_thread(rules.tracing.close)
 
 
@@ -588,6 +602,7 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
     running.append(parts.rules.refused_logins.run())
     if parts.cache_activity is not None:
         running.append(parts.cache_activity.run())
+    running += [parts.rules.refused_logins.run(), parts.what_if.runner.run()]
     if parts.rules.tenancy.is_kept:
         live = parts.followed.live
         running.append(parts.followed.audit.started(lambda: live.in_force))
@@ -726,8 +741,8 @@ def _receipts(settings: Settings, outside: _Outside) -> ReceiptRing | None:
     return ReceiptRing(settings.admin.receipts, clock=outside.clock, wall_clock=outside.wall_clock)
 
 
-def _shapes(settings: Settings, outside: _Outside) -> ShapeRecorder | None:
-    """Return the recorder of request shapes, or None if the settings disable it."""
+def _shapes(settings: Settings, outside: _Outside) -> _Shapes | None:
+    """Return the recorder of request shapes with its files, or None if the settings disable it."""
     shapes = settings.request_shapes
     if not shapes.enabled:
         return None
@@ -737,8 +752,26 @@ def _shapes(settings: Settings, outside: _Outside) -> ShapeRecorder | None:
         keep_s=shapes.keep_s,
         wall_clock=outside.wall_clock,
     )
-    return ShapeRecorder(
+    recorder = ShapeRecorder(
         files, block_bytes=settings.index.block_bytes, clock=outside.clock, wall_clock=outside.wall_clock
+    )
+    return _Shapes(recorder, files)
+
+
+def _what_if(
+    settings: Settings, shapes: _Shapes | None, completed_requests: CompletedRequests, outside: _Outside
+) -> WhatIf:
+    def write() -> None:
+        completed_requests.settle()
+        if shapes is not None:
+            shapes.recorder.write()
+
+    return WhatIf(
+        WhatIfRunner(),
+        None if shapes is None else shapes.files,
+        write,
+        settings.index.default_worker_blocks * settings.index.default_block_size,
+        outside.wall_clock,
     )
 
 

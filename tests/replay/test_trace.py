@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from replay.trace import boundless_hit_rate, read_trace
+from replay.trace import boundless_hit_rate, parse_trace, read_trace
 from tests.replay.examples import asked, session, three, written
 
 
@@ -94,3 +94,45 @@ def test_the_last_token_of_a_prompt_is_no_hit(tmp_path: Path) -> None:
     path = written(tmp_path, asked(0, 1024, [1, 2]), asked(1, 1024, [1, 2]))
 
     assert pytest.approx(512 / 2048) == boundless_hit_rate(read_trace(path))
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        (["{"], "line 1 is not JSON"),
+        (["[1]"], "line 1 is not an object"),
+        (['{"timestamp": 0}'], "line 1 has no field 'input_length'"),
+        (
+            ['{"timestamp": 0, "input_length": "5", "output_length": 1, "hash_ids": []}'],
+            "line 1 has a field 'input_length' that is not a number from 1 to 1,000,000,000,000",
+        ),
+        (
+            ['{"timestamp": -1, "input_length": 5, "output_length": 1, "hash_ids": []}'],
+            "line 1 has a field 'timestamp' that is not a number from 0 to 1,000,000,000,000",
+        ),
+        (['{"timestamp": 0, "input_length": 5, "output_length": 1}'], "line 1 has no field 'hash_ids'"),
+        (
+            ['{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": [-1]}'],
+            "line 1 has a field 'hash_ids' with an id that is not a number below 2^32",
+        ),
+        (['{"requests": []}'], "line 1 has no field 'session'"),
+        (['{"session": "a", "requests": []}'], "line 1 has a field 'requests' that is not a list of requests"),
+        (['{"session": "a", "requests": [5]}'], "line 1 requests[0] is not an object"),
+        (
+            ['{"session": "a", "requests": [{"input_length": 5}]}'],
+            "line 1 requests[0] has no field 'think_s'",
+        ),
+        (
+            [
+                '{"timestamp": 0, "input_length": 5, "output_length": 1, "hash_ids": []}',
+                '{"session": 1, "requests": []}',
+            ],
+            "line 2 has the field 'requests', and the first line has not",
+        ),
+    ],
+)
+def test_faults_name_the_line_and_the_field(lines: list[str], said: str) -> None:
+    with pytest.raises(ValueError) as fault:
+        parse_trace(lines, "it")
+
+    assert f"it: {said}" == str(fault.value)

@@ -61,6 +61,12 @@ class TestWorkers:
         assert (0.001, 0.02) == pytest.approx((prefill_s, alone_s), rel=0.01)
         assert 0.036 / 33 == pytest.approx(shared_s, rel=0.01)
 
+    def test_generated_tokens_take_learned_times(self) -> None:
+        """20 ms for a token of a lone stream, and 0.5 ms more for each other stream."""
+        fleet = a_fleet(A)
+
+        assert (0.02, 0.0005) == pytest.approx(fleet.decode_times(), rel=0.01)
+
     def test_a_worker_that_left_is_forgotten(self) -> None:
         """If it comes back, its cache counts as empty, its breaker is closed, and its load is zero."""
         index = an_index()

@@ -22,6 +22,7 @@ from gateway.api.admin_v1 import (
     team_limits,
     teams,
     usage,
+    what_if,
     workers,
 )
 from gateway.api.admin_v1.answers import Answers
@@ -96,6 +97,8 @@ def admin_api(
         routers += [diagnosis.router, overview.router, requests.router]
         if gateway.caches is not None:
             routers += [cache_map.router, index_truth.router]
+        if gateway.what_if is not None:
+            routers.append(what_if.router)
     for router in routers:
         api.include_router(router)
     answer_errors(api, (route for router in routers for route in router.routes))

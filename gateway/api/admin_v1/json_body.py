@@ -26,8 +26,10 @@ MAX_VALUES = 5_000
 """Maximum number of values in a request body. Pydantic takes a few microseconds for each invalid value."""
 
 
-def body(kind: type[BodyT]) -> Callable[[Request], Awaitable[BodyT]]:
+def body(kind: type[BodyT], *, max_bytes: int = MOST_BYTES) -> Callable[[Request], Awaitable[BodyT]]:
     """Return a dependency that parses the request body as a *kind*. List it after the authenticating dependency.
+
+    The body has at most *max_bytes* bytes.
 
     Raises:
         InvalidField, MalformedBody, UnsupportedMedia, BodyTooLarge: if the body is invalid.
@@ -35,7 +37,7 @@ def body(kind: type[BodyT]) -> Callable[[Request], Awaitable[BodyT]]:
     """
 
     async def read(request: Request) -> BodyT:
-        return parsed(kind, await raw_body(request))
+        return parsed(kind, await _received(request, max_bytes))
 
     return read
 
@@ -47,8 +49,12 @@ async def raw_body(request: Request) -> bytes:
 
     An empty body without a content type counts as an empty object.
     """
+    return await _received(request, MOST_BYTES)
+
+
+async def _received(request: Request, max_bytes: int) -> bytes:
     incoming = Incoming(request.scope, request.receive)
-    raw = await receive_body(incoming, JSON, max_bytes=MOST_BYTES, method=request.method, setting=None)
+    raw = await receive_body(incoming, JSON, max_bytes=max_bytes, method=request.method, setting=None)
     if len(raw) > INLINE_BYTES:
         await asyncio.get_running_loop().run_in_executor(
             None, partial(check_bounds, raw, max_values=MAX_VALUES, setting=None)

@@ -21,6 +21,7 @@ from gateway.telemetry.caches.views import CacheViews
 from gateway.telemetry.receipts.receipts import Receipts
 from gateway.telemetry.reloads import Reloaded
 from gateway.telemetry.traffic_history import TrafficHistory
+from gateway.telemetry.what_if.what_if import WhatIf
 from gateway.tenancy.ledger.audit import Action, AuditEntry, Kind, shown
 from gateway.tenancy.ledger.usage_store import UsageStore
 from gateway.tenancy.quota.budgets import Budgets
@@ -74,6 +75,8 @@ class AdminGateway:
     """Receipts of the latest requests, or None if none are kept."""
     caches: CacheViews | None = field(kw_only=True, default=None)
     """Views of the caches, or None if the gateway does not observe their use."""
+    what_if: WhatIf | None = field(kw_only=True, default=None)
+    """Replays of recorded requests, or None without them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -95,7 +95,7 @@ def test_several_replays_are_not_one_object(capsys: pytest.CaptureFixture[str], 
     ("lines", "options", "said"),
     [
         ([], [], "trace.jsonl is empty"),
-        ([{"timestamp": 0, "input_length": 5}], [], "trace.jsonl: a line has no field 'hash_ids'"),
+        ([{"timestamp": 0, "input_length": 5}], [], "trace.jsonl: line 1 has no field 'output_length'"),
         ([asked(0, 1100, [1, 2, 3])], ["--blocks", "2"], "request 0 needs 3 blocks, but the cache has only 2"),
         ([asked(0, 1100, [1, 2, 3])], ["--speed", "0"], "speed must be above 0, not 0.0"),
         ([asked(0, 1100, [1, 2, 3])], ["--event-loss", "1"], "event_loss must be at least 0 and below 1, not 1.0"),

@@ -1,0 +1,152 @@
+"""/admin/v1/what-if and /admin/v1/savings."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.api.admin_v1.parts import AdminGateway, ConfiguredModel
+from gateway.telemetry.shapes.segments import Segments
+from gateway.telemetry.what_if.job import Job
+from gateway.telemetry.what_if.replays import result_of
+from gateway.telemetry.what_if.runner import WhatIfRunner
+from gateway.telemetry.what_if.what_if import WhatIf
+from tests.gateway.api.admin_v1.administration import Administration, administration
+from tests.gateway.examples import a_draining, a_model, the_models
+from tests.gateway.telemetry.what_if.examples import a_job, folder
+from tests.replay.examples import asked
+from tests.routing.examples import A, B, a_fleet
+
+CONFIGURED = ConfiguredModel(
+    name="tiny",
+    aliases=(),
+    upstream_model="tiny",
+    adapter_of=None,
+    strategy="prefix_aware",
+    input_usd=2.0,
+    cached_input_usd=0.5,
+    output_usd=8.0,
+    gpu_hour_usd=None,
+    max_output_tokens=None,
+    bedrock=None,
+)
+TRACE = "\n".join(json.dumps(asked(1000 * at, 1100, [1, 2, 3])) for at in range(3))
+
+
+@asynccontextmanager
+async def served(directory: Path | None, *, models: int = 1) -> AsyncIterator[tuple[Administration, WhatIfRunner]]:
+    """The admin application of a gateway that records into *directory*. No job ever begins to run."""
+    registry = the_models(a_model(fleet=a_fleet(A, B)))
+    files = None
+    if directory is not None:
+        files = Segments(directory, max_bytes=10**6, keep_s=60.0, wall_clock=lambda: 1000.0)
+    runner = WhatIfRunner()
+    what_if = WhatIf(runner, files, lambda: None, 32_768, lambda: 1000.0)
+    gateway = AdminGateway(registry, lambda: [CONFIGURED] * models, draining=a_draining(registry), what_if=what_if)
+    async with administration(gateway=gateway) as admin:
+        yield admin, runner
+
+
+def job_of(runner: WhatIfRunner) -> Job:
+    assert runner.job is not None
+    return runner.job
+
+
+async def test_a_replay_starts_and_can_be_cancelled(tmp_path: Path) -> None:
+    """Nothing, then one that runs, then one that was cancelled. Only one runs at a time."""
+    body = {"alternatives": [{"strategy": "round_robin"}, {"workers": 4, "cache_factor": 2.0}], "last_s": 600}
+    async with served(tmp_path) as (admin, runner):
+        before = await admin.get("/what-if", who="op")
+        started = await admin.ask("POST", "/what-if", body, who="op")
+        again = await admin.ask("POST", "/what-if", body, who="op")
+        cancelled = await admin.ask("DELETE", "/what-if", who="op")
+
+    assert {
+        "object": "what_if",
+        "status": "idle",
+        "model": None,
+        "done": 0.0,
+        "alternatives": [],
+        "result": None,
+        "error": None,
+    } == before
+    assert (202, "running", "tiny") == (started.status_code, started.json()["status"], started.json()["model"])
+    assert [
+        {"strategy": "round_robin", "workers": 2, "cache_tokens": 32_768},
+        {"strategy": "prefix_aware", "workers": 4, "cache_tokens": 65_536},
+    ] == started.json()["alternatives"]
+    assert (409, "conflict") == (again.status_code, again.json()["error"]["code"])
+    assert (200, "cancelled") == (cancelled.status_code, cancelled.json()["status"])
+    assert (400.0, 1.5e-6) == (job_of(runner).since, job_of(runner).saved_token_usd)
+
+
+async def test_the_result_is_shown_with_its_savings(tmp_path: Path) -> None:
+    """Savings are estimates against round robin, by team."""
+    async with served(tmp_path) as (admin, runner):
+        none = await admin.get("/savings", who="op")
+        runner.start(a_job(folder(tmp_path)))
+        runner.status, runner.result = "done", result_of(job_of(runner), lambda _: None)
+        runner.of_shapes = job_of(runner), runner.result
+        shown = await admin.get("/what-if", who="op")
+        savings = await admin.get("/savings", who="op")
+
+    assert (None, []) == (none["begins_at"], none["teams"])
+    assert 36 == shown["result"]["requests"]
+    assert ["prefix_aware", 2] == [shown["result"]["recorded"]["fleet"][name] for name in ("strategy", "workers")]
+    assert (True, "round_robin", "tiny") == (savings["is_estimate"], savings["compared_with"], savings["model"])
+    assert ["blue", "red"] == [each["team"] for each in savings["teams"]]
+
+
+async def test_a_trace_can_be_uploaded() -> None:
+    """Recorded shapes are not needed for it."""
+    async with served(None) as (admin, runner):
+        started = await admin.ask("POST", "/what-if", {"trace": TRACE, "users": 5, "alternatives": [{}]}, who="op")
+
+    assert 202 == started.status_code
+    assert (TRACE, 5) == (job_of(runner).trace, job_of(runner).users)
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({}, 409, "Request shapes are not recorded. Set request_shapes.enabled."),
+        ({"trace": TRACE}, 400, "'alternatives' is required with a trace."),
+        (
+            {"trace": "{}", "alternatives": [{}]},
+            400,
+            "'trace' is not valid: The trace: line 1 has no field 'timestamp'.",
+        ),
+        ({"model": "other"}, 400, "'model' names a model that is not configured; give its name, not an alias."),
+        ({"alternatives": [{"strategy": "none"}]}, 400, "strategy"),
+        ({"alternatives": [{"workers": 0}]}, 400, "workers"),
+        ({"alternatives": [{}] * 13}, 400, "alternatives"),
+        ({"users": 0}, 400, "users"),
+    ],
+)
+async def test_faults_name_their_field(body: dict[str, Any], status: int, said: str) -> None:
+    async with served(None) as (admin, _):
+        answer = await admin.ask("POST", "/what-if", body, who="op")
+
+    assert status == answer.status_code
+    assert said in answer.json()["error"]["message"]
+
+
+async def test_several_models_require_a_name() -> None:
+    async with served(None, models=2) as (admin, _):
+        answer = await admin.ask("POST", "/what-if", {}, who="op")
+
+    assert "'model' is required, because several models are configured." == answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/what-if"), ("GET", "/what-if"), ("DELETE", "/what-if"), ("GET", "/savings")]
+)
+async def test_viewers_may_not_replay(tmp_path: Path, method: str, path: str) -> None:
+    """Operators may: a replay takes processor time of the machine."""
+    async with served(tmp_path) as (admin, _):
+        answer = await admin.ask(method, path, who="vi")
+
+    assert 403 == answer.status_code
