@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from importlib.metadata import version
 from zoneinfo import ZoneInfo
 
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 
 from gateway.api.admin_access import AdminAccess, AdminKey
 from gateway.api.admin_v1 import (
@@ -93,14 +93,20 @@ def admin_api(
     if known_workers is not None:
         routers.append(added_workers.router)
     if gateway is not None:
-        routers += [workers.router, models.router, reload.router, team_credits.router, team_limits.router]
-        routers += [diagnosis.router, overview.router, requests.router]
-        if gateway.caches is not None:
-            routers += [cache_map.router, index_truth.router]
-        if gateway.what_if is not None:
-            routers.append(what_if.router)
+        routers += _of_gateway(gateway)
     for router in routers:
         api.include_router(router)
     answer_errors(api, (route for router in routers for route in router.routes))
     describe(api)
     return api
+
+
+def _of_gateway(gateway: AdminGateway) -> list[APIRouter]:
+    """Return the routes that only a running gateway has."""
+    routers = [workers.router, models.router, reload.router, team_credits.router, team_limits.router]
+    routers += [diagnosis.router, overview.router, requests.router]
+    if gateway.caches is not None:
+        routers += [cache_map.router, index_truth.router]
+    if gateway.what_if is not None:
+        routers.append(what_if.router)
+    return routers
