@@ -75,6 +75,11 @@
     open();
   }
 
+  // On a phone the navigation scrolls, and begins with the current page in view.
+  const menu = document.querySelector(".menu");
+  const current = menu?.querySelector("[aria-current]");
+  if (current) menu.scrollLeft = current.offsetLeft - (menu.clientWidth - current.offsetWidth) / 2;
+
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.confirm || event.target.dataset.confirm;
     if (question && !window.confirm(question)) event.preventDefault();
