@@ -27,7 +27,7 @@ router = APIRouter(tags=["admin"], dependencies=[Depends(needs("viewer"))])
 
 CHAT = "/v1/chat/completions"
 
-_BODY = {
+BODY = {  # for the description of the API
     "required": True,
     "description": "body of the request to explain, as a form if the endpoint takes forms",
     "content": {
@@ -161,6 +161,7 @@ class Explainer:
             "pull": _pull(candidate),
             "evicts_s": _seconds(candidate.evicts_s),
             "displaces_s": _seconds(candidate.displaces_s),
+            "zone_penalty_s": _seconds(candidate.zone_penalty_s),
             "kv_stream": self._stream_state(candidate.worker),
             "load": {
                 "backlog_s": _seconds(load.backlog_s),
@@ -178,7 +179,7 @@ class Explainer:
 @router.post(
     "/warmgate/explain",
     summary="Explain which worker a request would be sent to, without sending the request",
-    openapi_extra={"requestBody": _BODY},
+    openapi_extra={"requestBody": BODY},
 )
 async def explain(
     request: Request,

@@ -259,6 +259,7 @@ def create_app(
             keys=admin_keys(settings.admin),
             refused_logins=parts.rules.refused_logins,
             clock=parts.outside.clock,
+            completions=parts.path.proxy,
             login_token=login_token,
         ),
         cors_origins=settings.server.cors_origins,
@@ -439,13 +440,7 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
         parts.metrics,
         path.completed_requests,
         KeptResponses(fleet.models, path.owners, parts.rules.guardrails.in_force),
-        Explainer(
-            ENDPOINTS,
-            fleet.models,
-            path.owners,
-            stream_state=stream_state,
-            bodies=path.bodies,
-        ),
+        _explainer(parts),
         kept_looks=path.kept_looks,
         stream_state=stream_state,
         discovery_status=parts.followed.discoveries.discovery_status,
@@ -486,6 +481,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             history=parts.history,
             facts=_diagnosis(parts).facts,
             receipts=_readable(parts),
+            explainer=_explainer(parts),
             caches=_cache_views(settings, parts),
             what_if=parts.what_if,
         ),
@@ -493,6 +489,12 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
         guardrails=lambda: {each.name for each in followed.live.configured.guardrails},
         known_workers=followed.live.known_workers,
     )
+
+
+def _explainer(parts: _Parts) -> Explainer:
+    fleet, path = parts.fleet, parts.path
+    stream_state = fleet.knowledge.event_subscriptions.state
+    return Explainer(ENDPOINTS, fleet.models, path.owners, stream_state=stream_state, bodies=path.bodies)
 
 
 def _readable(parts: _Parts) -> Receipts | None:

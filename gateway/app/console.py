@@ -30,11 +30,13 @@ def console_of(
     keys: Sequence[AdminKey],
     refused_logins: RefusedLogins,
     clock: Callable[[], float],
+    completions: App | None = None,
     login_token: str | None = None,
 ) -> App | None:
     """Return the console, or None if *rules* is None.
 
-    *login_token* logs in once as the first admin key with the highest role, within 10 minutes.
+    *completions* serves the completions that the console sends. *login_token* logs in once as the first admin key with
+    the highest role, within 10 minutes.
     """
     if rules is None:
         return None
@@ -57,6 +59,7 @@ def console_of(
         refused_logins=refused_logins,
         clock=clock,
         new_token=partial(secrets.token_urlsafe, TOKEN_BYTES),
+        completions=completions,
     )
 
 

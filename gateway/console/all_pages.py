@@ -3,7 +3,7 @@
 from typing import Final
 
 from gateway.console.page import Action, Download, Page
-from gateway.console.pages import audit, cache_map, index_truth, keys, models, overview, requests, teams
+from gateway.console.pages import audit, cache_map, explain, index_truth, keys, models, overview, requests, teams
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
@@ -11,9 +11,12 @@ PAGES: Final[tuple[Page, ...]] = (
     *models.PAGES,
     *cache_map.PAGES,
     *index_truth.PAGES,
+    *explain.PAGES,
     *teams.PAGES,
     *keys.PAGES,
     *audit.PAGES,
 )
 DOWNLOADS: Final[tuple[Download, ...]] = (*teams.DOWNLOADS,)
-ACTIONS: Final[tuple[Action, ...]] = (*models.ACTIONS, *teams.ACTIONS, *keys.ACTIONS)
+ACTIONS: Final[tuple[Action, ...]] = (*explain.ACTIONS, *models.ACTIONS, *teams.ACTIONS, *keys.ACTIONS)
+SENDING: Final[tuple[Action, ...]] = explain.SENDING
+"""Actions that send completions."""

@@ -13,7 +13,7 @@ from starlette.routing import Route
 from gateway.api.admin_access import AdminAccess
 from gateway.api.refused_logins import RefusedLogins
 from gateway.console.admin_client import AdminRefused
-from gateway.console.all_pages import ACTIONS, DOWNLOADS, PAGES
+from gateway.console.all_pages import ACTIONS, DOWNLOADS, PAGES, SENDING
 from gateway.console.answers import HEADERS, NOT_KEPT, redirect
 from gateway.console.login import Login
 from gateway.console.login_links import LoginLinks
@@ -47,12 +47,13 @@ def console(
     refused_logins: RefusedLogins,
     clock: Callable[[], float],
     new_token: Callable[[], str],
+    completions: App | None = None,
     pages: Sequence[Page] = PAGES,
     actions: Sequence[Action] = ACTIONS,
 ) -> App:
     """Return the application. *admin* is the application of `/admin/v1`, which checks and executes everything.
 
-    *new_token* returns a random token with at least 256 bits.
+    *new_token* returns a random token with at least 256 bits. *completions* serves completions that a page sends.
     """
     static_files = StaticFiles()
     templates = Templates(
@@ -61,10 +62,19 @@ def console(
             "version": version("warmgate"),
             "documentation": DOCUMENTATION,
             "once": new_token,
+            "plays": completions is not None,
         }
     )
     sessions = Sessions(idle_s=options.session_idle_s, max_s=options.session_max_s, clock=clock, new_token=new_token)
-    site = Site(pages, sessions=sessions, templates=templates, static_files=static_files, admin=admin, clock=clock)
+    site = Site(
+        pages,
+        sessions=sessions,
+        templates=templates,
+        static_files=static_files,
+        admin=admin,
+        clock=clock,
+        completions=completions,
+    )
     login = Login(
         site,
         access=access,
@@ -82,12 +92,17 @@ def console(
         Route(f"{PREFIX}{{name}}", site.static, methods=["GET"]),
         *(Route(page.path, site.page(page), methods=["GET"]) for page in pages),
         *(Route(each.path, site.download(each), methods=["GET"]) for each in DOWNLOADS),
-        *(Route(action.path, site.action(action), methods=["POST"]) for action in actions),
+        *(Route(each.path, site.action(each), methods=["POST"]) for each in (*actions, *_sending(completions))),
     ]
     handled = (RequestRefused, AdminRefused, HTTPException, Exception)
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, site.error))
     app.router.redirect_slashes = False
     return _with_host_check(app, options.allowed_hosts)
+
+
+def _sending(completions: App | None) -> tuple[Action, ...]:
+    """Return the actions that send completions."""
+    return () if completions is None else SENDING
 
 
 async def _to_home(_request: Request) -> Response:

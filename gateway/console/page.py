@@ -77,12 +77,25 @@ class Shown:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """Outcome of an action that sends a completion, whose answer streams into a page. The page contains `MARKER`."""
+
+    title: str
+    template: str
+    context: Context
+    body: bytes
+    """Body of the completion."""
+    key: str = field(repr=False)
+    """API key that the person typed, or an empty string."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
     """Change that a form of a page requests with POST. The console checks origin and session before it acts."""
 
     path: str
     role: Role
     """Role that the action needs. The admin API checks it again."""
-    act: Callable[[View, Form], Awaitable[Done | Shown]]
+    act: Callable[[View, Form], Awaitable[Done | Shown | Sent]]
     back: str
     """Path of the page that shows the error message if the action fails."""

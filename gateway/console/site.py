@@ -12,7 +12,8 @@ from gateway.console import answers
 from gateway.console.admin_client import AdminClient, AdminRefused, Query
 from gateway.console.events import EventStreams
 from gateway.console.forms import form_of
-from gateway.console.page import Action, Context, Done, Download, Page, View
+from gateway.console.page import Action, Context, Done, Download, Page, Sent, View
+from gateway.console.playground import Played
 from gateway.console.request_checks import RequestRefused, check_csrf, check_origin
 from gateway.console.sessions import Session, Sessions
 from gateway.console.static_files import StaticFiles
@@ -28,7 +29,9 @@ Handler = Callable[[Request], Awaitable[Response]]
 
 
 class Site:
-    """Handlers that need a session. *admin* is the application of the admin API."""
+    """Handlers that need a session. *admin* is the application of the admin API. *completions* serves completions, or
+    is None if the console cannot send any.
+    """
 
     def __init__(
         self,
@@ -39,11 +42,13 @@ class Site:
         static_files: StaticFiles,
         admin: App,
         clock: Callable[[], float],
+        completions: App | None = None,
     ) -> None:
         self._sessions = sessions
         self._templates = templates
         self._static_files = static_files
         self._admin = admin
+        self._completions = completions
         self._navigation = [page for page in pages if page.in_navigation]
         self._streams = EventStreams(is_live=sessions.is_live, clock=clock)
 
@@ -84,6 +89,9 @@ class Site:
                 session.notify("done", outcome.text)
                 return answers.redirect(outcome.location)
             html = self.render(outcome.template, outcome.context, session=session, title=outcome.title)
+            if isinstance(outcome, Sent):
+                assert self._completions is not None, "the console cannot send completions"
+                return Played(self._completions, html, body=outcome.body, key=outcome.key)
             return answers.page(html)
 
         return serve

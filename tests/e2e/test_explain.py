@@ -46,6 +46,16 @@ async def test_an_explanation_foretells_the_answer() -> None:
         assert {3.0} == set((await served.metric("warmgate_requests_total")).values())
 
 
+async def test_the_admin_api_explains_in_the_same_way() -> None:
+    async with stack(2, admin=ADMIN) as served:
+        headers = {"authorization": f"Bearer {TOKEN}"}
+        own = (await served.http.post("/admin/v1/explain", json=a_body(), headers=headers)).json()
+        reported = (await explained(served, a_body())).json()
+
+        assert own.keys() == reported.keys()
+        assert [worker["rank"] for worker in own["workers"]] == [1, 2]
+
+
 async def test_an_explanation_says_nothing_of_the_prompt() -> None:
     async with stack(1, admin=ADMIN) as served:
         reported = await explained(served, a_body())

@@ -12,6 +12,7 @@ from gateway.api.admin_v1 import (
     audit,
     cache_map,
     diagnosis,
+    explain,
     index_truth,
     keys,
     models,
@@ -105,6 +106,8 @@ def _of_gateway(gateway: AdminGateway) -> list[APIRouter]:
     """Return the routes that only a running gateway has."""
     routers = [workers.router, models.router, reload.router, team_credits.router, team_limits.router]
     routers += [diagnosis.router, overview.router, requests.router]
+    if gateway.explainer is not None:
+        routers.append(explain.router)
     if gateway.caches is not None:
         routers += [cache_map.router, index_truth.router]
     if gateway.what_if is not None:

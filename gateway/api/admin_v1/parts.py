@@ -14,6 +14,7 @@ from gateway.api.admin_v1.answers import Answers
 from gateway.api.admin_v1.claims import Claims
 from gateway.api.admin_v1.entities import Entities
 from gateway.api.admin_v1.gateway_facts import GatewayFacts
+from gateway.api.explain import Explainer
 from gateway.api.times import to_the_millisecond
 from gateway.models.registry import Models
 from gateway.protocol.errors import InvalidField, StoreUnavailable
@@ -73,6 +74,8 @@ class AdminGateway:
     """Function that returns the current facts about the gateway for a diagnosis."""
     receipts: Receipts | None = field(kw_only=True, default=None)
     """Receipts of the latest requests, or None if none are kept."""
+    explainer: Explainer | None = field(kw_only=True, default=None)
+    """Explanation of routing decisions, or None without one."""
     caches: CacheViews | None = field(kw_only=True, default=None)
     """Views of the caches, or None if the gateway does not observe their use."""
     what_if: WhatIf | None = field(kw_only=True, default=None)

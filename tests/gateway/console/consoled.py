@@ -80,6 +80,7 @@ async def consoled(
     pages: Sequence[Page] = PAGES,
     actions: Sequence[Action] = ACTIONS,
     allowed_hosts: frozenset[str] = frozenset({"gateway.example.com"}),
+    completions: App | None = None,
     **how: Any,
 ) -> AsyncIterator[Consoled]:
     gateway = gateway or of(the_models(a_model(Answers(), name="tiny")))
@@ -96,6 +97,7 @@ async def consoled(
             refused_logins=admin.refused_logins,
             clock=clock,
             new_token=lambda: f"token-{next(numbers)}",
+            completions=completions,
             pages=pages,
             actions=actions,
         )
