@@ -167,8 +167,9 @@ async def list_requests(gateway: GatewayOfApp, asked: Annotated[RequestsQuery, Q
     return JSONResponse(listing(shown, None if page.next is None else str(page.next)))
 
 
+@router.get("/{request_id:path}", include_in_schema=False)  # callers choose ids, and an id can contain slashes
 @router.get(
-    "/{request_id:path}",
+    "/{request_id}",
     summary="Return one request: the candidates, why this worker was chosen, and what came of it",
     description="If several requests had the same id, the latest one is returned.",
     response_model=RequestDetailResponse,
