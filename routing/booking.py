@@ -48,6 +48,7 @@ class Booking:
 
     __slots__ = (
         "booked_at",
+        "decodes_at_start",
         "decodes_beside",
         "first_byte_at",
         "incarnation",
@@ -112,6 +113,8 @@ class Booking:
         """Cached tokens of the prompt that the worker must load to its GPU, by tier."""
         self.pull = pull
         """Pull of prompt blocks from another worker, which `loads` includes, or None."""
+        self.decodes_at_start = 0
+        """Number of requests that were generating on the worker when the prefill of this request began."""
         self.decodes_beside = 0
         """Number of other requests that were generating on the worker when this request began to generate."""
 

@@ -75,7 +75,7 @@ class CacheHits:
         loads = loads_of(reported.hit, reported.block_tokens)
         hit_tokens = tokens * worker.hit_accuracy.reported.correction
         # The space that a pulled copy takes costs as much as that of computed blocks.
-        evicts_s = self._evicts_s(worker.id, hit_tokens, load)
+        evicts_s = self._evicts_s(worker, hit_tokens)
         pull = self._pull(worker, tokens, load)
         if pull is not None:
             hit_tokens, loads = hit_tokens + pull.tokens, loads.pulling(pull.tokens)
@@ -93,7 +93,7 @@ class CacheHits:
             worker.role == "decode",
             evicts_s=evicts_s,
             loads=loads,
-            displaces_s=self._displaces_s(worker.id, load),
+            displaces_s=self._displaces_s(worker),
             pull=pull,
         )
 
@@ -122,22 +122,26 @@ class CacheHits:
             reported_tokens=reported_tokens,
             zone_penalty_s=worker.zone_penalty_s,
             fetches=worker.role == "decode",
-            evicts_s=self._evicts_s(worker.id, hit_tokens, load),
-            displaces_s=self._displaces_s(worker.id, load),
+            evicts_s=self._evicts_s(worker, hit_tokens),
+            displaces_s=self._displaces_s(worker),
         )
 
-    def _evicts_s(self, worker: WorkerId, hit_tokens: float, load: Load) -> float:
-        """Return the expected seconds to recompute the cached blocks that the request would evict."""
-        chance = self._index.oldest_chance(worker)
+    def _evicts_s(self, worker: Worker, hit_tokens: float) -> float:
+        """Return the expected seconds to recompute the cached blocks that the request would evict.
+
+        The time is that of the fleet, because any worker may compute them: the cache of a fast worker is worth as much
+        as that of a slow one.
+        """
+        chance = self._index.oldest_chance(worker.id)
         if chance <= 0.0:
             return 0.0
         new_tokens = max(0.0, self._request.prompt_tokens - hit_tokens) + self._request.output_tokens
-        evicted = new_tokens - self._index.room(worker) * self._tokens_per_block
-        return max(0.0, evicted) * chance * load.prefill_s_per_token
+        evicted = new_tokens - self._index.room(worker.id) * self._tokens_per_block
+        return max(0.0, evicted) * chance * worker.speed.rates.prefill_s_per_token
 
-    def _displaces_s(self, worker: WorkerId, load: Load) -> float:
+    def _displaces_s(self, worker: Worker) -> float:
         """Return the expected seconds to recompute what other sessions lose if a new session begins on *worker*."""
         if self._newcomer is None:
             return 0.0
-        capacity_tokens = self._index.capacity(worker) * self._tokens_per_block
-        return self._newcomer.displaced_tokens(worker, capacity_tokens) * load.prefill_s_per_token
+        capacity_tokens = self._index.capacity(worker.id) * self._tokens_per_block
+        return self._newcomer.displaced_tokens(worker.id, capacity_tokens) * worker.speed.rates.prefill_s_per_token

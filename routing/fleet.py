@@ -180,7 +180,7 @@ class Fleet:
     def usual_gap_s(self, worker: WorkerId) -> float | None:
         """Return the recent seconds between two tokens of a stream of *worker*, or None if they are unknown."""
         state = self._workers.get(worker)
-        return None if state is None else state.usual_gap_s
+        return None if state is None else state.speed.usual_gap_s
 
     def tick(self, now: float) -> list[Booking]:
         """Expire lost bookings and return them, and adapt the index capacities to the learned bytes per token.

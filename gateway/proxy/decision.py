@@ -5,7 +5,7 @@ from typing import Final
 from routing.candidate import Candidate, WhyNot
 from routing.dispatcher import Dispatch
 from routing.fleet import Fleet
-from routing.strategies.prefix_aware import externality_at
+from routing.strategies.prefix_aware import price_of
 
 MAX_CANDIDATES: Final = 8
 """Maximum number of candidates to keep. If there are more, these are the first ones and the one with the longest cache
@@ -29,8 +29,8 @@ class Decision:
         """Number of candidates, including those that are not kept."""
         self.ranked = len(order) - dispatch.reserves
         """Number of candidates that the strategy ranked. The others belong to later pools of workers."""
-        self.price = 1.0 + _externality(order, self.ranked)
-        """Factor on each second of prefill in the cost of a candidate, which grows with the load of the fleet."""
+        self.price = price_of(order[0].load.busy_share) if order else 1.0
+        """Factor on each second of prefill in the cost of the first candidate, which grows with its worker's load."""
         self.candidates = order
         """Kept candidates, in the order in which the workers were to be tried."""
         self.last_rank = len(order)
@@ -42,14 +42,6 @@ class Decision:
         """Workers that were not candidates, each with the reason, or None if all workers were candidates."""
         if len(order) < fleet.size:
             self.excluded = fleet.left_out(dispatch.request, order, MAX_EXCLUDED)
-
-
-def _externality(order: list[Candidate], ranked: int) -> float:
-    """Return the externality of the first *ranked* workers in *order*, without making a list for every request."""
-    busy = 0.0
-    for place in range(ranked):
-        busy += order[place].load.busy_share
-    return externality_at(busy / max(1, ranked))
 
 
 def _rank_of_longest_hit(order: list[Candidate]) -> int:

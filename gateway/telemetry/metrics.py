@@ -210,7 +210,10 @@ _WORKER_GAUGES = (
     ("breaker_open", "1 while the worker's circuit breaker is open."),
     ("in_flight", "Requests in progress on the worker."),
     ("backlog_seconds", "Predicted seconds of queued prefill work ahead of a new request."),
-    ("prefill_tokens_per_second", "Conservative estimate of the worker's prefill rate in tokens per second."),
+    (
+        "prefill_tokens_per_second",
+        "Learned prefill rate of the worker in tokens per second, while it generates nothing.",
+    ),
     ("index_blocks", "KV cache blocks that the worker is predicted to hold."),
     ("kv_events_live", "1 while the worker's cache events arrive without gaps."),
     ("hit_accuracy_ratio", "Accuracy of predicted cache hits compared with hits that the engine reports, 0 to 1."),

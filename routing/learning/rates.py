@@ -4,29 +4,22 @@ A measurement on one worker improves the predictions for all workers at once. If
 first measured worker could look faster than the others and get all requests.
 """
 
+import math
+from typing import Final
+
 from routing.learning.fit import LinearFit, Sample
 from routing.learning.load_rates import LoadRates, LoadTier, TierPrices
+from routing.learning.prefill_model import PrefillModel
 from routing.loads import Loads
 
-PREFILL_OVERHEAD_S = 0.01
-"""Initial estimate of the fixed prefill cost per request, in seconds."""
-
-
-class Ratio:
-    """Ratio of measured to predicted seconds in recent work. The ratio is 1 until the first measurement."""
-
-    def __init__(self, *, memory: float, prior_s: float) -> None:
-        """Start with *prior_s* seconds of work that took as long as predicted, so that few samples change little."""
-        self._memory = memory
-        self._measured_s = self._predicted_s = prior_s
-
-    @property
-    def value(self) -> float:
-        return self._measured_s / self._predicted_s
-
-    def learn(self, *, measured_s: float, predicted_s: float) -> None:
-        self._measured_s = self._measured_s * self._memory + measured_s
-        self._predicted_s = self._predicted_s * self._memory + predicted_s
+PACE_MEMORY: Final = 0.95
+"""Factor by which each sample of a worker's pace reduces the weight of earlier samples."""
+PACE_PRIOR: Final = 3.0
+"""Weight of the assumption that a worker is as fast as its fleet. A sample has the weight 1."""
+PACE_OUTLIER: Final = 4.0
+"""Factor between a sample and the present pace at which the sample is capped."""
+SHORTEST_S: Final = 1e-6
+"""Shortest measured time in seconds that can be compared with a prediction."""
 
 
 class Gap:
@@ -50,27 +43,27 @@ class Gap:
 
 
 class Rates:
-    """Learned speed of a fleet: prefill seconds by uncached tokens, seconds per loaded token, and seconds per token by
-    running requests.
+    """Learned speed of a fleet: prefill seconds by uncached tokens and running requests, seconds per loaded token, and
+    seconds per generated token by running requests.
     """
 
     def __init__(self, *, prefill_tokens_per_s: float, tier_prices: TierPrices = TierPrices()) -> None:  # noqa: B008
-        at_4096_s = PREFILL_OVERHEAD_S + 4096.0 / prefill_tokens_per_s
-        self._line = LinearFit(Sample(0.0, PREFILL_OVERHEAD_S), Sample(4096.0, at_4096_s, 0.2))
-        # While all prompts have one length, the slope of the line is slow to change, but the ratio is not.
-        self._off = Ratio(memory=0.9, prior_s=0.25)
+        self.prefill = PrefillModel(tokens_per_s=prefill_tokens_per_s)
         # 20 ms a token alone, 0.5 ms more for each other request: a mid-size model on one GPU.
         self.decode = LinearFit(Sample(0.0, 0.02), Sample(32.0, 0.036, 0.2))
         self.loads = LoadRates(tier_prices)
         self.gap = Gap()
         self.are_learned = False
         """Whether any prefill was measured. Until then, the rates come from the settings alone."""
-        self.prefill_overhead_s = self._line.intercept
-        self.prefill_s_per_token = self._line.slope
 
-    def prefill_s(self, uncached_tokens: float) -> float:
-        """Return the predicted seconds of a prefill that starts at once."""
-        return self.prefill_overhead_s + self.prefill_s_per_token * uncached_tokens
+    @property
+    def prefill_s_per_token(self) -> float:
+        """Predicted seconds per uncached token while no request generates tokens."""
+        return self.prefill.s_per_token
+
+    def prefill_s(self, uncached_tokens: float, decodes: float = 0.0) -> float:
+        """Return the predicted seconds of a prefill that starts at once, beside *decodes* generating requests."""
+        return self.prefill.predict(uncached_tokens, decodes)
 
     def load_s(self, loads: Loads) -> float:
         """Return the predicted seconds of *loads*."""
@@ -83,29 +76,32 @@ class Rates:
     def learn_load(self, loads: Loads, measured_s: float) -> None:
         self.loads.learn(loads, measured_s, self.prefill_s_per_token)
 
-    def learn_prefill(self, uncached_tokens: float, measured_s: float) -> None:
+    def learn_prefill(self, uncached_tokens: float, measured_s: float, decodes: float = 0.0) -> None:
         self.are_learned = True
-        self._line.learn(uncached_tokens, measured_s)
-        self._off.learn(measured_s=measured_s, predicted_s=self._line.predict(uncached_tokens))
-        self.prefill_overhead_s = self._line.intercept * self._off.value
-        self.prefill_s_per_token = self._line.slope * self._off.value
+        self.prefill.learn(uncached_tokens, decodes, measured_s)
 
 
 class RelativePace:
-    """Prefill time of one worker relative to its fleet's prefill time.
+    """Time of one worker's work relative to the time that its fleet takes for the same work.
 
-    The factor is exactly 1 while the measured ratio is within *band*. Workers of one kind then have exactly equal
-    costs, and ties between them are broken at random. Otherwise noise would decide, and the worker with the luckiest
-    measurements would get all requests.
+    `ratio` is the geometric mean of recent samples, for predicted times. `factor` is for comparing workers. The factor
+    is exactly 1 while the ratio is within *band*. Workers of one kind then have exactly equal costs, and ties between
+    them are broken at random. Otherwise noise would decide, and the worker with the luckiest measurements would get all
+    requests.
     """
 
     def __init__(self, *, band: float = 1.2) -> None:
         self._band = band
-        self._ratio = Ratio(memory=0.95, prior_s=1.0)
+        self._logarithms = 0.0
+        self._samples = PACE_PRIOR
+        self.ratio = 1.0
         self.factor = 1.0
 
     def learn(self, *, measured_s: float, fleet_s: float) -> None:
-        """Learn from a prefill that took *measured_s* seconds when the fleet's rates predicted *fleet_s* seconds."""
-        self._ratio.learn(measured_s=measured_s, predicted_s=fleet_s)
-        ratio = self._ratio.value
-        self.factor = 1.0 if 1.0 / self._band <= ratio <= self._band else ratio
+        """Learn from work that took *measured_s* seconds when the fleet's rates predicted *fleet_s* seconds."""
+        sample = max(SHORTEST_S, measured_s) / max(SHORTEST_S, fleet_s)
+        sample = min(self.ratio * PACE_OUTLIER, max(self.ratio / PACE_OUTLIER, sample))
+        self._logarithms = self._logarithms * PACE_MEMORY + math.log(sample)
+        self._samples = self._samples * PACE_MEMORY + 1.0
+        self.ratio = math.exp(self._logarithms / self._samples)
+        self.factor = 1.0 if 1.0 / self._band <= self.ratio <= self._band else self.ratio

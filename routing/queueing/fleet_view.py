@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from routing.queueing.release_policy import ReleasePolicy
 from routing.queueing.waiting import Seconds
-from routing.strategies.prefix_aware import DECODE_PRICE, externality
+from routing.strategies.prefix_aware import DECODE_PRICE, price_of
 from routing.worker import Worker
 
 ROUNDING_S = 1e-9
@@ -31,8 +31,8 @@ class FleetView:
     is_open: npt.NDArray[np.bool_]
     """Whether each worker can take a request in spite of a long predicted backlog."""
     depth_s: float
-    price: float
-    """Cost of a second of prefill, in equivalent seconds of waiting."""
+    price: Seconds
+    """Cost of a second of prefill on each worker, in equivalent seconds of waiting."""
 
     def is_free(self) -> npt.NDArray[np.bool_]:
         """Return a Boolean array that is true for each worker that would begin a request without delay."""
@@ -45,15 +45,14 @@ class FleetView:
         backlog_s, slower_s = np.full(len(workers), np.inf), np.zeros(len(workers))
         room, is_open = np.full(len(workers), np.inf), np.zeros(len(workers), np.bool_)
         zone_penalty_s = np.array([worker.zone_penalty_s for worker in workers])
-        busy_shares = []
+        price = np.ones(len(workers))
         for place, worker in enumerate(workers):
             if worker.is_ready:
                 load = worker.load(now)
                 backlog_s[place] = load.backlog_s
-                busy_shares.append(load.busy_share)
+                price[place] = min(policy.price, price_of(load.busy_share))
                 slower_s[place] = load.decode_s_per_token * load.in_flight * DECODE_PRICE
                 if counts_room:
                     room[place] = worker.room(load.backlog_s, depth_s, now)
                     is_open[place] = load.backlog_s > depth_s and room[place] >= 1.0
-        price = min(policy.price, 1.0 + externality(busy_shares))
         return cls(backlog_s, slower_s, zone_penalty_s, room, is_open, depth_s, price)

@@ -65,7 +65,8 @@ class SharedPrefixes:
         """Return whether the request *each* waits for a prefix instead of going to *destination*. If so, add its work
         to the backlog of the worker that computes the prefix in *view*.
         """
-        saved_s = float(each.prefill_s[self._homes.place(destination.worker)]) - each.min_s
+        copies_at = self._homes.place(destination.worker)
+        saved_s = float(each.prefill_s[copies_at]) - each.min_s
         if saved_s < max(self._min_saved_s, each.min_s) or now >= each.awaits_until:
             return False
         found = []
@@ -76,7 +77,7 @@ class SharedPrefixes:
         if not found:
             return False
         queued_s, place, booking = min(found, key=lambda one: one[0])
-        if queued_s > view.price * saved_s:
+        if queued_s > view.price[copies_at] * saved_s:
             return False
         each.awaits = booking
         each.awaits_until = min(each.awaits_until, now + MAX_WAIT * saved_s)

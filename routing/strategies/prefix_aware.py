@@ -28,10 +28,12 @@ class PrefixAware:
     """Strategy that ranks workers by lowest cost first. Ties are broken at random, or by *ties* so that gateway
     replicas choose the same worker.
 
-    Uncached work costs more on a busy fleet, because it delays later requests. If the workers are busy with prefill for
+    Uncached work costs more on a busy worker, because it delays later requests. If a worker is busy with prefill for
     a share rho of the time, each second of prefill costs rho / (1 - rho) extra seconds. On an idle fleet the extra cost
-    is zero, so a hot prefix spreads. On a busy fleet the cache decides. Evicted blocks that will be needed again count
-    as uncached work too, so a new session begins where the cache has room or holds blocks that are no longer used.
+    is zero, so a hot prefix spreads. On a busy fleet the cache decides. Each worker has a price of its own: otherwise a
+    fast worker would be given all requests until its cache and its queue overflow. Evicted blocks that will be needed
+    again count as uncached work too, so a new session begins where the cache has room or holds blocks that are no
+    longer used.
     """
 
     is_late_bound: ClassVar[bool] = False
@@ -46,21 +48,17 @@ class PrefixAware:
     def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
         if len(candidates) < 2:
             return list(candidates)
-        price = 1.0 + externality([candidate.load.busy_share for candidate in candidates])
         if self._ties is None:
-            return sorted(candidates, key=lambda candidate: (cost_s(request, candidate, price), self._rng.random()))
-        return self._rank_alike(request, candidates, price, self._ties)
+            return sorted(candidates, key=lambda candidate: (cost_s(request, candidate), self._rng.random()))
+        return self._rank_alike(request, candidates, self._ties)
 
     def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
         twin = PrefixAware(copy.copy(self._rng), self._ties)
-        price = 1.0 + externality([candidate.load.busy_share for candidate in candidates])
-        costs_s = {candidate.worker: cost_s(request, candidate, price) for candidate in candidates}
+        costs_s = {candidate.worker: cost_s(request, candidate) for candidate in candidates}
         return Ranking(twin.rank(request, candidates), _effective(candidates, set(costs_s.values())), costs_s)
 
-    def _rank_alike(
-        self, request: Request, candidates: Sequence[Candidate], price: float, ties: Rendezvous
-    ) -> list[Candidate]:
-        costs_s = [cost_s(request, candidate, price) for candidate in candidates]
+    def _rank_alike(self, request: Request, candidates: Sequence[Candidate], ties: Rendezvous) -> list[Candidate]:
+        costs_s = [cost_s(request, candidate) for candidate in candidates]
         most_s = min(costs_s) + ties.tie_s
         tied = [candidate for candidate, cost in zip(candidates, costs_s, strict=True) if cost <= most_s]
         first = ties.order(request, tied) if len(tied) > 1 else tied
@@ -70,19 +68,18 @@ class PrefixAware:
         return first + [c for c, _ in sorted(others, key=lambda each: (each[1], self._rng.random()))]
 
 
-def externality(busy_shares: Sequence[float]) -> float:
-    """Return the seconds of delay that one second of prefill causes for later requests."""
-    return externality_at(sum(busy_shares) / max(1, len(busy_shares)))
+def price_of(busy_share: float) -> float:
+    """Return the cost of a second of prefill on a worker that is busy with prefill for *busy_share* of the time.
+
+    It is one second of waiting for the request itself, and the seconds of delay for later requests.
+    """
+    return 1.0 + min(EXTERNALITY_LIMIT, busy_share / max(1e-9, 1.0 - busy_share))
 
 
-def externality_at(busy_share: float) -> float:
-    """Return the seconds of delay that one second of prefill causes on a fleet with the average *busy_share*."""
-    return min(EXTERNALITY_LIMIT, busy_share / max(1e-9, 1.0 - busy_share))
-
-
-def cost_s(request: Request, candidate: Candidate, price: float) -> float:
-    """Return the cost of *request* on *candidate* in seconds. Each second of prefill counts *price* times."""
+def cost_s(request: Request, candidate: Candidate) -> float:
+    """Return the cost of *request* on *candidate* in seconds."""
     load = candidate.load
+    price = price_of(load.busy_share)
     # An engine computes the last token of a prompt even if it has cached all of it.
     uncached_tokens = max(1.0, request.prompt_tokens - candidate.hit_tokens)
     prefill_s = load.prefill_overhead_s + uncached_tokens * load.prefill_s_per_token

@@ -86,13 +86,13 @@ def test_a_prompt_that_does_not_read_the_cache_hits_nothing() -> None:
 
 
 def test_blocks_in_host_memory_have_a_price() -> None:
-    """Three blocks of 16 tokens at a quarter of their computing time, 1.15 ms per token."""
+    """Three blocks of 16 tokens at a quarter of their computing time, 1 ms per token."""
     fleet, confirmed = reporting_fleet(A)
     confirmed.apply(A, stored("abc", Tier.CPU), model=MODEL)
     there = candidate(fleet, an_exact_request("abcd"), A)
 
     assert (3, 48.0) == (there.hit_blocks, there.hit_tokens)
-    assert pytest.approx(3 * 0.25 * 16 * 0.00115) == there.load_s
+    assert pytest.approx(3 * 0.25 * 16 * 0.001) == there.load_s
     assert Loads(cpu=48.0) == there.loads
 
 
@@ -104,7 +104,7 @@ def test_loading_counts_as_work() -> None:
     load_s = candidate(fleet, request, A).load_s
     booking = book(fleet, request, 0.0, A)
 
-    assert pytest.approx(0.01 + 0.00115 + load_s) == booking.work_s
+    assert pytest.approx(0.01 + 0.001 + load_s) == booking.work_s
     assert pytest.approx(booking.work_s) == candidate(fleet, request, A).load.backlog_s
 
 
@@ -305,17 +305,17 @@ def evicts_s(fleet: Fleet, request: Request) -> dict[WorkerId, float]:
 
 
 def test_what_a_prompt_pushes_out_costs_what_it_takes_to_compute_it_again() -> None:
-    """96 tokens of prompt and 100 of answer, less the 64 that there is room for, 1.15 ms each; b loses nothing."""
+    """96 tokens of prompt and 100 of answer, less the 64 that there is room for, 1 ms each; b loses nothing."""
     fleet = a_fleet(A, B, index=a_full_index(A))
 
-    assert {A: pytest.approx(132 * 0.00115), B: 0.0} == evicts_s(fleet, a_request("pqrstu"))
+    assert {A: pytest.approx(132 * 0.001), B: 0.0} == evicts_s(fleet, a_request("pqrstu"))
 
 
 def test_what_is_held_already_pushes_nothing_out() -> None:
     """Four of six blocks are there: 32 tokens of prompt and 100 of answer are new."""
     fleet = a_fleet(A, index=a_full_index(A))
 
-    assert {A: pytest.approx(68 * 0.00115)} == evicts_s(fleet, a_request("abcdef"))
+    assert {A: pytest.approx(68 * 0.001)} == evicts_s(fleet, a_request("abcdef"))
 
 
 def test_what_has_room_pushes_nothing_out() -> None:
@@ -330,7 +330,7 @@ def test_what_engines_report_counts_where_they_are_trusted() -> None:
     fleet, confirmed = reporting_fleet(A, index=a_full_index(A))
     confirmed.apply(A, stored("pq"), model=MODEL)
 
-    assert {A: pytest.approx(101 * 0.00115)} == evicts_s(fleet, an_exact_request("pqrstu"))
+    assert {A: pytest.approx(101 * 0.001)} == evicts_s(fleet, an_exact_request("pqrstu"))
 
 
 def displaces_s(fleet: Fleet, *, begins_session: bool) -> dict[WorkerId, float]:
@@ -351,11 +351,11 @@ def a_fleet_with_sessions() -> Fleet:
 
 def test_a_new_session_costs_what_live_sessions_lose() -> None:
     """Sessions have two requests and grow by 256 tokens, more than a cache holds, so all is lost that A's session has
-    and will have: 148 + 256 tokens at 1.15 ms.
+    and will have: 148 + 256 tokens at 1 ms.
     """
     found = displaces_s(a_fleet_with_sessions(), begins_session=True)
 
-    assert {A: pytest.approx(404 * 0.00115, rel=2e-3), B: 0.0} == found
+    assert {A: pytest.approx(404 * 0.001, rel=2e-3), B: 0.0} == found
 
 
 def test_a_request_that_continues_a_session_displaces_nothing() -> None:
@@ -376,3 +376,22 @@ def test_a_worker_without_a_cache_has_no_sessions_to_lose(lose: str) -> None:
         fleet.set_workers([A, B], 0.0)
 
     assert {A: 0.0, B: 0.0} == displaces_s(fleet, begins_session=True)
+
+
+def test_cache_space_has_the_same_price_on_fast_and_slow_workers() -> None:
+    """A computes 16 times as fast as B. Evicted blocks may be computed again by either of them."""
+    index = RadixTree(max_bytes=10_000_000, default_capacity=8)
+    fleet = a_fleet(A, B, index=index)
+    for number in range(60):
+        for worker, service_s in ((A, 0.1), (B, 1.6)):
+            request = a_request("", prompt_tokens=1000.0, output_tokens=10.0)
+            at = 10.0 * number
+            booking = book(fleet, request, at, worker)
+            fleet.bookings.first_byte(booking, at + service_s)
+            fleet.bookings.release(booking, Outcome(Ending.ANSWERED, 1000, 0, 1), at + service_s)
+    for worker in [A, B] * 64:
+        index.record(worker, prompt("abcd"))
+    a, b = fleet.candidates(a_request("p" * 60), 600.0)
+
+    assert a.load.prefill_s_per_token < 0.1 * b.load.prefill_s_per_token
+    assert 0.0 < a.evicts_s == b.evicts_s

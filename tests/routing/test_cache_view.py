@@ -31,7 +31,7 @@ class TestHits:
         booking = book(fleet, a_request("abcd", prompt_tokens=100.0), 0.0)
 
         assert (1, 52.0) == (booking.new_blocks, booking.uncached_tokens)
-        assert pytest.approx(0.01 + 52 * 1.15 / 1000) == booking.work_s
+        assert pytest.approx(0.01 + 52 / 1000) == booking.work_s
 
     def test_the_last_token_is_always_computed(self) -> None:
         """Even if the index holds the whole prompt."""

@@ -282,7 +282,7 @@ class TestBookingOfWhatIsFetched:
         fleet.bookings.release(booking, Outcome(Ending.ANSWERED, 1000, 992, 101), 8.0)
 
         assert speed == worker.prefill_tokens_per_s
-        assert 0.05 == pytest.approx(worker.usual_gap_s or 0.0)
+        assert 0.05 == pytest.approx(worker.speed.usual_gap_s or 0.0)
         assert (0, 3.0) == (booking.decodes_beside, booking.first_byte_at)
 
     def test_hits_of_what_was_fetched_say_nothing_of_predictions(self, fleet: Fleet) -> None:

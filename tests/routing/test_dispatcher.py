@@ -35,7 +35,9 @@ class TestImmediate:
         """The second turn of a conversation hits, and the order says how much."""
         fleet = a_fleet(A, B)
         strategy = PrefixAware(seeded())
-        home = dispatch(fleet, strategy, a_request("p" * 100), 0.0).worker
+        first = dispatch(fleet, strategy, a_request("p" * 100), 0.0)
+        home = first.worker
+        fleet.bookings.first_byte(first, 1.61)
         dispatcher = Immediate(fleet, only(strategy))
         dispatcher.submit(a_request("p" * 150), 0.0)
         (second,) = dispatcher.poll(60.0)
@@ -130,13 +132,13 @@ class TestSpill:
         return dispatcher.refused()
 
     def test_a_refusal_has_the_predicted_wait(self) -> None:
-        """About ten seconds until one is free; of two seconds all but the own prefill, a tenth, may be waited for."""
+        """About eight seconds until one is free; of two seconds all but the own prefill, a tenth, may be waited for."""
         fleet = busy()
         (refusal,) = self.refused(fleet, HURRIES, 10.0)
 
         assert (HURRIES, "spill") == (refusal.request, refusal.why)
         assert min(worker.load(10.0).backlog_s for worker in fleet) == refusal.wait_s
-        assert 10.0 == pytest.approx(refusal.wait_s, abs=1.0)
+        assert 8.0 == pytest.approx(refusal.wait_s, abs=0.1)
         assert refusal.wait_s - 1.9 == pytest.approx(refusal.retry_after_s, abs=0.1)
         assert [1, 1] == [worker.in_flight for worker in fleet]
 

@@ -43,7 +43,7 @@ def test_the_prediction_is_the_cost_on_an_idle_fleet() -> None:
     """On idle workers, with a price of 1, prefix_aware ranks by time to first token."""
     candidate = a_candidate("a", hit_tokens=123, backlog_s=0.7)
 
-    assert pytest.approx(cost_s(REQUEST, candidate, 1.0)) == predicted_ttft_s(REQUEST, candidate)
+    assert pytest.approx(cost_s(REQUEST, candidate)) == predicted_ttft_s(REQUEST, candidate)
 
 
 def test_places_count_from_one_and_carry_the_costs_there_are() -> None:

@@ -664,8 +664,8 @@ class TestPools:
         fleet.members.set_tiers({B: 1})
         book(fleet, a_request("x" * 60), 0.0, A)
 
-        assert ("a", "b") == self.near(fleet, a_request("z" * 63))
-        assert ("ab", "") == self.near(fleet, a_request("z" * 63).changed(spill_in_s=2.0))
+        assert ("a", "b") == self.near(fleet, a_request("z" * 72))
+        assert ("ab", "") == self.near(fleet, a_request("z" * 72).changed(spill_in_s=2.0))
         assert ("a", "b") == self.near(fleet, a_request("z").changed(spill_in_s=2.0))
 
     def test_a_pinned_request_has_its_worker_in_any_pool(self) -> None:

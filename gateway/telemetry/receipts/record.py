@@ -136,7 +136,7 @@ class Packer:
         if decision is None:
             _write_head(writer, exchange, ended, began_at, UNKNOWN, 0, 0)
             return Record(exchange, NO_WORKERS, writer.getvalue(), self._rare(exchange))
-        candidates, request, price = decision.candidates, decision.request, decision.price
+        candidates, request = decision.candidates, decision.request
         _write_head(
             writer, exchange, ended, began_at, hindsight_cost_s(exchange, decision), decision.count, decision.ranked
         )
@@ -146,7 +146,7 @@ class Packer:
                 writer,
                 request,
                 candidate,
-                cost_s(request, candidate, price),
+                cost_s(request, candidate),
                 rank if rank != last else decision.last_rank,
             )
             rank += 1
@@ -189,7 +189,7 @@ def hindsight_cost_s(exchange: Exchange, decision: Decision) -> float:
     if not candidates:
         return UNKNOWN
     chosen, request = candidates[0], decision.request
-    own_s, usage = cost_s(request, chosen, decision.price), exchange.usage
+    own_s, usage = cost_s(request, chosen), exchange.usage
     if usage is None or exchange.attempts != 1 or exchange.continued or exchange.backend != chosen.worker:
         return own_s
     reported = usage.cached_tokens

@@ -40,8 +40,8 @@ def test_of_many_candidates_the_first_ones_are_kept_if_the_longest_hit_is_among_
     assert 8 == decision.last_rank
 
 
-def test_the_price_of_prefill_grows_with_the_busy_share_of_the_ranked_workers() -> None:
-    """Half of the time busy: one more second per second. Reserves do not count, because they were not ranked."""
+def test_the_price_of_prefill_grows_with_the_busy_share_of_the_first_worker() -> None:
+    """Half of the time busy: one more second per second. The price is that of the first worker."""
     busy, idle = a_candidate("a", busy_share=0.5), a_candidate("b", busy_share=0.0)
 
     assert 1.0 == decided(idle).price

@@ -12,11 +12,11 @@ from tests.routing.worker_examples import a_worker, answered, booked, generated
 
 class TestRates:
     def test_the_prior_speaks_before_any_answer(self) -> None:
-        """Two thousand tokens per second, believed 15 % slower, and 10 ms for each request."""
+        """Two thousand tokens per second, and 10 ms for each request."""
         worker = a_worker(2000.0)
 
-        assert pytest.approx(2000.0 / 1.15) == worker.prefill_tokens_per_s
-        assert pytest.approx(0.01 + 1000 / 2000 * 1.15) == worker.prefill_s(1000.0)
+        assert pytest.approx(2000.0) == worker.prefill_tokens_per_s
+        assert pytest.approx(0.01 + 1000 / 2000) == worker.prefill_s(1000.0)
 
     def test_a_load_reports_the_rates_that_predictions_use(self) -> None:
         """A strategy predicts the same time as the booking."""
@@ -27,16 +27,16 @@ class TestRates:
         assert pytest.approx(0.0005) == load.decode_s_per_token
 
     @pytest.mark.parametrize("believed", [5_000.0, 10_000.0, 20_000.0])
-    def test_it_converges_on_the_true_rate_from_below(self, believed: float) -> None:
-        """The worker computes 10,000 tokens per second; 40 answers later it is believed to do 7,500 to 10,000."""
+    def test_it_converges_on_the_true_rate(self, believed: float) -> None:
+        """The worker computes 10,000 tokens per second; 40 answers later it is believed to do so within 5 %."""
         rng = random.Random(1)
         worker = a_worker(believed)
         for i in range(200):
             answered(worker, rng.randrange(100, 8000), tokens_per_s=10_000.0, at=10.0 * i)
 
-            assert i < 40 or 7_500.0 <= worker.prefill_tokens_per_s <= 10_000.0
+            assert i < 40 or 9_500.0 <= worker.prefill_tokens_per_s <= 10_500.0
 
-    def test_noise_does_not_lift_it_above_the_true_rate(self) -> None:
+    def test_noise_moves_it_little(self) -> None:
         """Measured times that are off by up to 20 % either way."""
         rng = random.Random(2)
         worker = a_worker(5_000.0)
@@ -44,7 +44,7 @@ class TestRates:
             rate = 10_000.0 / rng.uniform(0.8, 1.2)
             answered(worker, rng.randrange(100, 8000), tokens_per_s=rate, at=10.0 * i)
 
-            assert i < 40 or 7_000.0 <= worker.prefill_tokens_per_s <= 10_000.0
+            assert i < 40 or 8_500.0 <= worker.prefill_tokens_per_s <= 11_500.0
 
     def test_prompts_of_one_length_are_enough(self) -> None:
         """The prior determines how much of their time is overhead."""
@@ -52,7 +52,7 @@ class TestRates:
         for i in range(100):
             answered(worker, 3000, tokens_per_s=10_000.0, at=10.0 * i)
 
-        assert 7_500.0 <= worker.prefill_tokens_per_s <= 10_000.0
+        assert 9_500.0 <= worker.prefill_tokens_per_s <= 10_500.0
 
     def test_an_outlier_counts_as_four_times_the_prediction_and_a_second(self) -> None:
         """Whether a prefill took six seconds or an hour makes no difference: 4 * 1.01 + 1 is the most."""
@@ -70,7 +70,7 @@ class TestRates:
             answered(worker, 1, service_s=1.0, at=20.0 * i)
             answered(worker, 4000, service_s=0.01, at=20.0 * i + 10.0)
 
-        assert pytest.approx(1e6 / 1.15) == worker.prefill_tokens_per_s
+        assert pytest.approx(1e6) == worker.prefill_tokens_per_s
 
     def test_an_answer_that_does_not_stream_teaches_nothing(self) -> None:
         """Its prefill was not seen."""
@@ -112,17 +112,17 @@ class TestLoads:
         assert 0.0 == a_worker().load_s(NO_LOADS)
 
     def test_a_load_takes_a_share_of_computing_until_it_is_measured(self) -> None:
-        """A quarter of 1,000 tokens per second, taken 15 % slower."""
-        assert pytest.approx(0.25 * 1.15) == a_worker().load_s(Loads(cpu=1000.0))
+        """A quarter of 1,000 tokens per second."""
+        assert pytest.approx(0.25) == a_worker().load_s(Loads(cpu=1000.0))
 
     @pytest.mark.parametrize("load_tokens_per_s", [800.0, 20_000.0])
     def test_the_time_of_a_load_is_learned(self, load_tokens_per_s: float) -> None:
-        """A fifth or five times of what was assumed, both taken 15 % slower. The rate of computing stays."""
+        """A fifth or five times of what was assumed. The rate of computing stays."""
         worker = a_worker()
         self.teach(worker, computed=100, loaded=8000, load_tokens_per_s=load_tokens_per_s, times=20)
 
-        assert pytest.approx(8000 / load_tokens_per_s * 1.15, rel=0.1) == worker.load_s(Loads(cpu=8000.0))
-        assert pytest.approx(1000.0 / 1.15) == worker.prefill_tokens_per_s
+        assert pytest.approx(8000 / load_tokens_per_s, rel=0.1) == worker.load_s(Loads(cpu=8000.0))
+        assert pytest.approx(1000.0) == worker.prefill_tokens_per_s
 
     def test_short_loads_leave_the_rate_of_computing_as_it_is(self) -> None:
         """They are taken off the measured time, at the rate that long loads have shown."""
@@ -130,7 +130,7 @@ class TestLoads:
         self.teach(worker, computed=100, loaded=8000, load_tokens_per_s=2000.0, times=60)
         self.teach(worker, computed=3000, loaded=2900, load_tokens_per_s=2000.0, times=60, since=100_000.0)
 
-        assert pytest.approx(1000.0 / 1.15, rel=0.05) == worker.prefill_tokens_per_s
+        assert pytest.approx(1000.0, rel=0.05) == worker.prefill_tokens_per_s
 
     def test_an_outlier_counts_as_four_times_the_prediction_and_a_quarter_of_a_second(self) -> None:
         """However long a load was held up, 4 * .25 + .25 s is the most."""
@@ -149,7 +149,7 @@ class TestLoads:
             self.teach(slow, computed=10, loaded=8000, load_tokens_per_s=5_000.0, since=100.0 * number)
         loads = Loads(cpu=8000.0)
 
-        assert pytest.approx([0.4 * 1.15, 1.6 * 1.15], rel=0.1) == [fast.load_s(loads), slow.load_s(loads)]
+        assert pytest.approx([0.4, 1.6], rel=0.1) == [fast.load_s(loads), slow.load_s(loads)]
         assert fast.load_s(loads) < new.load_s(loads) < slow.load_s(loads)
 
 
@@ -209,17 +209,17 @@ class TestGap:
     def test_it_is_learned_from_streams(self) -> None:
         """Before, it is unknown."""
         worker = a_worker()
-        assert worker.usual_gap_s is None
+        assert worker.speed.usual_gap_s is None
         self.stream(worker, 0.04)
 
-        assert pytest.approx(0.04) == worker.usual_gap_s
+        assert pytest.approx(0.04) == worker.speed.usual_gap_s
 
     def test_a_worker_that_has_shown_none_has_that_of_its_fleet(self) -> None:
         """Until it shows its own."""
         rates = Rates(prefill_tokens_per_s=1000.0)
         one, other = (Worker(worker, 0.0, breaker=Breaker(), rates=rates) for worker in (A, B))
         self.stream(one, 0.04)
-        assert pytest.approx(0.04) == other.usual_gap_s
+        assert pytest.approx(0.04) == other.speed.usual_gap_s
         self.stream(other, 0.01)
 
-        assert pytest.approx([0.04, 0.01]) == [one.usual_gap_s, other.usual_gap_s]
+        assert pytest.approx([0.04, 0.01]) == [one.speed.usual_gap_s, other.speed.usual_gap_s]

@@ -1,4 +1,4 @@
-"""Prompts have 16 tokens to the letter, at 1.15 ms per token."""
+"""Prompts have 16 tokens to the letter, at 1 ms per token."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Prompts have 16 tokens to the letter, at 1.15 ms per token."""
+"""Prompts have 16 tokens to the letter, at 1 ms per token."""
 
 from collections.abc import Callable
 
@@ -209,7 +209,7 @@ class TestOrder:
 
     def test_who_would_be_late_goes_first(self) -> None:
         """The caller wants its first token in six seconds, of which four are over and two are work."""
-        wanted = asked("l" * 110, "wanted", wanted_in_s=6.0)
+        wanted = asked("l" * 126, "wanted", wanted_in_s=6.0)
         short = asked("s", "short")
 
         assert ["wanted", "short"] == self.queued((wanted, 6.0), (short, 6.0))
@@ -623,7 +623,7 @@ class TestFlood:
 
         assert 300 >= len(sharing.answered["blue"]) >= 180
         assert 600 == len(sharing.answered["blue"]) + len(sharing.refused)
-        assert 10.0 + PREFILL_S >= sharing.ttfts_s("blue")[-1]
+        assert 10.1 + PREFILL_S >= sharing.ttfts_s("blue")[-1]
         assert all(10.0 >= refusal.retry_after_s >= 1.0 for refusal in sharing.refused)
         assert len(sharing.refused) // 5 >= len(late)
 
@@ -722,7 +722,7 @@ class TestOwed:
         assert [] == dispatcher.poll(0.0)
         fleet.set_asleep(A, asleep=True)
 
-        assert [] == dispatcher.poll(9.0)
+        assert [] == dispatcher.poll(7.0)
 
     def test_it_is_sent_to_a_pool_that_it_may_have(self) -> None:
         """The reserve is free sooner."""
@@ -784,7 +784,7 @@ class TestPools:
     def test_only_those_at_the_end_of_a_long_queue_go_to_the_second_pool(
         self, make: Callable[[Fleet], LateBinding]
     ) -> None:
-        """Each of ten takes 1.15 s; a is free in 1.2. Requests that would wait there for more than five
+        """Each of ten takes 1 s; a is free in 1.05. Requests that would wait there for more than five
         seconds go to b, which takes one."""
         fleet = a_fleet(A, B)
         fleet.members.set_tiers({B: 1})

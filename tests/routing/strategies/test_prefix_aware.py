@@ -6,7 +6,7 @@ from cache_index import WorkerId
 from routing.candidate import Candidate
 from routing.rendezvous import Rendezvous
 from routing.request import Request
-from routing.strategies.prefix_aware import PrefixAware, cost_s, externality
+from routing.strategies.prefix_aware import PrefixAware, cost_s, price_of
 from tests.routing.examples import ANSWERED, A, B, C, a_candidate, a_fleet, a_request, dispatch, order_of, seeded
 
 # A prompt of 1,000 tokens, which the candidates of the tables prefill in 1.01 s, and an answer of 100.
@@ -37,8 +37,8 @@ REQUEST = a_request(prompt_tokens=1000.0)
             "ba",
             [a_candidate("a", hit_tokens=500, backlog_s=1.01, busy_share=0.5), a_candidate("b", busy_share=0.5)],
         ),
-        # It is the fleet's share that counts: one saturated and one idle worker are half.
-        ("ab", [a_candidate("a", hit_tokens=500, backlog_s=0.99, busy_share=1.0), a_candidate("b")]),
+        # It is the worker's own share that counts: the idle one computes the whole prompt sooner.
+        ("ba", [a_candidate("a", hit_tokens=500, busy_share=1.0), a_candidate("b")]),
         # Saturated: five times, and no more.
         (
             "ab",
@@ -64,9 +64,9 @@ def test_the_lowest_cost_comes_first(order: str, candidates: list[Candidate]) ->
 
 def test_the_cost_is_in_seconds() -> None:
     """2 s of backlog, 0.51 s of prefill counted twice, and 10 requests slowed by 0.5 ms a token, priced at 0.02."""
-    candidate = a_candidate("a", hit_tokens=500, backlog_s=2.0, pending=4, decodes=6)
+    candidate = a_candidate("a", hit_tokens=500, backlog_s=2.0, pending=4, decodes=6, busy_share=0.5)
 
-    assert pytest.approx(2.0 + 2 * 0.51 + 10 * 0.0005 * 100 * 0.02) == cost_s(REQUEST, candidate, 2.0)
+    assert pytest.approx(2.0 + 2 * 0.51 + 10 * 0.0005 * 100 * 0.02) == cost_s(REQUEST, candidate)
 
 
 def test_the_slow_down_of_decodes_scales_with_the_expected_answer() -> None:
@@ -78,12 +78,18 @@ def test_the_slow_down_of_decodes_scales_with_the_expected_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("busy_shares", "seconds"),
-    [([], 0.0), ([0.0], 0.0), ([0.5], 1.0), ([0.75], 3.0), ([0.8], 4.0), ([0.9], 4.0), ([1.0], 4.0), ([1.0, 0.0], 1.0)],
+    ("busy_share", "price"), [(0.0, 1.0), (0.5, 2.0), (0.75, 4.0), (0.8, 5.0), (0.9, 5.0), (1.0, 5.0)]
 )
-def test_a_second_of_prefill_costs_others_more_the_busier_they_are(busy_shares: list[float], seconds: float) -> None:
-    """rho / (1 - rho), and at most 4."""
-    assert pytest.approx(seconds) == externality(busy_shares)
+def test_a_second_of_prefill_costs_others_more_the_busier_their_worker_is(busy_share: float, price: float) -> None:
+    """1 + rho / (1 - rho), and at most 5."""
+    assert pytest.approx(price) == price_of(busy_share)
+
+
+def test_each_worker_has_a_price_of_its_own() -> None:
+    """a computes in half of the time, but is busy for three quarters of it: a second there costs four."""
+    fast, slow = a_candidate("a", busy_share=0.75, prefill_s_per_token=0.0005), a_candidate("b")
+
+    assert "ba" == order_of(PrefixAware(seeded()), REQUEST, fast, slow)
 
 
 def test_ties_are_random() -> None:
@@ -244,20 +250,22 @@ def test_a_longer_way_is_a_price() -> None:
 
     assert {"ab"} == {order_of(PrefixAware(seeded(seed)), REQUEST, far, near) for seed in range(9)}
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, near, gaining)
-    assert 0.002 == pytest.approx(cost_s(REQUEST, far, 1.0) - cost_s(REQUEST, near, 1.0))
+    assert 0.002 == pytest.approx(cost_s(REQUEST, far) - cost_s(REQUEST, near))
 
 
 def test_what_has_to_leave_a_cache_is_work_as_well() -> None:
     """It will be computed again, and costs those who come after as much as other work."""
     full, other = a_candidate("a").changed(evicts_s=0.5), a_candidate("b", backlog_s=0.4)
+    busy = a_candidate("a", busy_share=0.5)
 
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, full, other)
-    assert 1.5 == pytest.approx(cost_s(REQUEST, full, 3.0) - cost_s(REQUEST, a_candidate("a"), 3.0))
+    assert 1.0 == pytest.approx(cost_s(REQUEST, busy.changed(evicts_s=0.5)) - cost_s(REQUEST, busy))
 
 
 def test_what_a_session_displaces_is_paid_once() -> None:
     """A worker without live sessions comes first, even with a short backlog. The price of prefill changes nothing."""
     crowded, other = a_candidate("a").changed(displaces_s=0.5), a_candidate("b", backlog_s=0.4)
+    busy = a_candidate("a", busy_share=0.5)
 
     assert "ba" == order_of(PrefixAware(seeded()), REQUEST, crowded, other)
-    assert 0.5 == pytest.approx(cost_s(REQUEST, crowded, 3.0) - cost_s(REQUEST, a_candidate("a"), 3.0))
+    assert 0.5 == pytest.approx(cost_s(REQUEST, busy.changed(displaces_s=0.5)) - cost_s(REQUEST, busy))
