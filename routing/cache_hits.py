@@ -39,7 +39,8 @@ class CacheHits:
     *reported* maps workers to hits in the contents that engines report. It is None if the exact tokens of the request
     are unknown, because the reported contents then cannot be searched. *predicted* maps workers to the number of text
     blocks of the prompt that *index* predicts in their caches. *index* also predicts how full each cache is. *peers*
-    are the workers from which others can pull blocks, or None without pulls.
+    are the workers from which others can pull blocks, or None without pulls. *mean_pace* is the mean of the workers'
+    times relative to the rates of the fleet.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class CacheHits:
         tokens_per_block: float,
         *,
         index: CacheIndex,
+        mean_pace: float,
         newcomer: Newcomer | None = None,
         peers: Peers | None = None,
     ) -> None:
@@ -58,6 +60,7 @@ class CacheHits:
         self._predicted = predicted
         self._tokens_per_block = tokens_per_block
         self._index = index
+        self._mean_pace = mean_pace
         self._newcomer = newcomer
         self._peers = peers
 
@@ -129,19 +132,23 @@ class CacheHits:
     def _evicts_s(self, worker: Worker, hit_tokens: float) -> float:
         """Return the expected seconds to recompute the cached blocks that the request would evict.
 
-        The time is that of the fleet, because any worker may compute them: the cache of a fast worker is worth as much
-        as that of a slow one.
+        The time is the mean of all workers, because any of them may compute the blocks: the cache of a fast worker is
+        worth as much as that of a slow one.
         """
         chance = self._index.oldest_chance(worker.id)
         if chance <= 0.0:
             return 0.0
         new_tokens = max(0.0, self._request.prompt_tokens - hit_tokens) + self._request.output_tokens
         evicted = new_tokens - self._index.room(worker.id) * self._tokens_per_block
-        return max(0.0, evicted) * chance * worker.speed.rates.prefill_s_per_token
+        return max(0.0, evicted) * chance * self._recompute_s_per_token(worker)
 
     def _displaces_s(self, worker: Worker) -> float:
         """Return the expected seconds to recompute what other sessions lose if a new session begins on *worker*."""
         if self._newcomer is None:
             return 0.0
         capacity_tokens = self._index.capacity(worker.id) * self._tokens_per_block
-        return self._newcomer.displaced_tokens(worker.id, capacity_tokens) * worker.speed.rates.prefill_s_per_token
+        return self._newcomer.displaced_tokens(worker.id, capacity_tokens) * self._recompute_s_per_token(worker)
+
+    def _recompute_s_per_token(self, worker: Worker) -> float:
+        """Return the mean seconds in which a worker of the fleet of *worker* computes a token."""
+        return worker.speed.rates.prefill_s_per_token * self._mean_pace

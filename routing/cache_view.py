@@ -62,7 +62,14 @@ class CacheView:
         tokens_per_block = self._block_bytes / self._bytes_per_token.ratio
         peers = self._peers(request, now) if request.pulls and reported is not None else None
         return CacheHits(
-            request, reported, predicted, tokens_per_block, index=self._index, newcomer=newcomer, peers=peers
+            request,
+            reported,
+            predicted,
+            tokens_per_block,
+            index=self._index,
+            mean_pace=sum([worker.speed.pace.factor for worker in workers]) / max(1, len(workers)),
+            newcomer=newcomer,
+            peers=peers,
         )
 
     def _peers(self, request: Request, now: float) -> Peers | None:

@@ -185,6 +185,7 @@ class Worker:
         if booking not in self._pending:
             return booking.is_remote and self._begin_remote_decode(booking, now)
         late = self._is_late(booking, now)
+        self.speed.ttft_error.learn(predicted_s=booking.wait_s + booking.work_s, measured_s=now - booking.booked_at)
         self._step_timer.measure(booking, self._first_since, now)
         self._begin_decode(booking, now)
         self._concurrency.began(len(self._decoding), late=late)

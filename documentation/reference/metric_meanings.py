@@ -96,7 +96,11 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             ),
             "warmgate_worker_in_flight": "requests on the worker",
             "warmgate_worker_backlog_seconds": "predicted prefill time ahead of a new request",
-            "warmgate_worker_prefill_tokens_per_second": "estimated prefill rate, on the slow side of what was learned",
+            "warmgate_worker_prefill_tokens_per_second": "learned prefill rate, without requests that generate",
+            "warmgate_worker_ttft_error_ratio": (
+                "mean error of recent predictions of the time to first token, as a share of the measured times"
+            ),
+            "warmgate_worker_ttft_bias_ratio": "mean signed error of these predictions, above 0 if they are too long",
             "warmgate_worker_index_blocks": "index blocks that the worker is predicted to hold",
             "warmgate_worker_hit_accuracy_ratio": (
                 "agreement of predicted hits with the `cached_tokens` that the engine reports, 0 to 1"

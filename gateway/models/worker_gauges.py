@@ -53,6 +53,8 @@ class WorkerGauges:
                     "in_flight": float(load.in_flight),
                     "backlog_seconds": load.backlog_s,
                     "prefill_tokens_per_second": state.prefill_tokens_per_s,
+                    "ttft_error_ratio": state.speed.ttft_error.absolute,
+                    "ttft_bias_ratio": state.speed.ttft_error.bias,
                     "index_blocks": float(self._index.held(state.id)),
                     "kv_events_live": float(state.is_trusted),
                     "hit_accuracy_ratio": state.accuracy.value,

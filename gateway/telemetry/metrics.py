@@ -214,6 +214,8 @@ _WORKER_GAUGES = (
         "prefill_tokens_per_second",
         "Learned prefill rate of the worker in tokens per second, while it generates nothing.",
     ),
+    ("ttft_error_ratio", "Mean error of recent predictions of the time to first token, relative to measured times."),
+    ("ttft_bias_ratio", "Mean signed error of the same predictions. It is above 0 if predictions are too long."),
     ("index_blocks", "KV cache blocks that the worker is predicted to hold."),
     ("kv_events_live", "1 while the worker's cache events arrive without gaps."),
     ("hit_accuracy_ratio", "Accuracy of predicted cache hits compared with hits that the engine reports, 0 to 1."),

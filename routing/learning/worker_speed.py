@@ -3,6 +3,7 @@
 from typing import Final
 
 from routing.learning.load_rates import LoadTier
+from routing.learning.prediction_error import PredictionError
 from routing.learning.rates import Gap, Rates, RelativePace
 from routing.loads import NO_LOADS, Loads
 
@@ -29,6 +30,8 @@ class WorkerSpeed:
         self.pace = RelativePace()
         self._load_pace = RelativePace()
         self._decode_pace = RelativePace()
+        self.ttft_error = PredictionError()
+        """Error of the times to the first token that were predicted when requests were sent."""
         self._gap = Gap()
 
     @property

@@ -68,6 +68,10 @@ class WorkerFacts:
     """Share of tokens on which predicted and reported cache hits agree."""
     hit_alarm: bool = False
     """Whether enough evidence shows that cache predictions are mostly wrong."""
+    ttft_error: float | None = None
+    """Mean relative error of predicted times to the first token, or None if there are too few measurements."""
+    ttft_bias: float = 0.0
+    """Mean signed relative error of the same predictions. It is positive if the predicted times are too long."""
     requests: int = 0
     """Number of requests sent to the worker since the start of the gateway."""
     backlog_s: float = 0.0

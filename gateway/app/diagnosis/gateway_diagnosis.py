@@ -113,7 +113,7 @@ class GatewayDiagnosis:
         stream: StreamCounters | None,
         now: float,
     ) -> WorkerFacts:
-        reported, capacity = reading.reported, worker.engine_capacity
+        reported, capacity, error = reading.reported, worker.engine_capacity, worker.speed.ttft_error
         return WorkerFacts(
             id=worker.id,
             state=worker.why_not_ready or "up",
@@ -128,6 +128,8 @@ class GatewayDiagnosis:
             stream=None if stream is None else _stream(stream, has_replay=self.streams.has_replay(worker.id)),
             check=self._check(model.name, worker.id),
             hit_accuracy=worker.accuracy.value,
+            ttft_error=error.absolute if error.is_known else None,
+            ttft_bias=error.bias,
             hit_alarm=worker.accuracy.is_unreliable,
             requests=traffic.requests,
             backlog_s=reading.values["backlog_seconds"],

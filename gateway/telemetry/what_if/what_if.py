@@ -7,7 +7,6 @@ from gateway.models.model import Model
 from gateway.telemetry.shapes.segments import Segments
 from gateway.telemetry.what_if.job import Change, Engine, FleetShape, Job
 from gateway.telemetry.what_if.runner import WhatIfRunner
-from routing.learning.worker_speed import CAUTION
 
 LINE_TOKENS = 4096.0
 """Length of the prompt from whose predicted time the learned time per token follows."""
@@ -94,7 +93,7 @@ def engines_of(model: Model) -> list[Engine]:
     """Return the learned times of the workers of *model* that answer requests, or of an assumed one without workers."""
     decode_s, slope_s = model.fleet.decode_times()
     found = [
-        Engine(fixed_s, (worker.prefill_s(LINE_TOKENS) - fixed_s) / LINE_TOKENS / CAUTION, decode_s, slope_s)
+        Engine(fixed_s, (worker.prefill_s(LINE_TOKENS) - fixed_s) / LINE_TOKENS, decode_s, slope_s)
         for worker, fixed_s in [(each, each.prefill_s(0.0)) for each in model.fleet if each.role != "prefill"]
     ]
     return found or [Engine(0.01, 0.0001, decode_s, slope_s)]

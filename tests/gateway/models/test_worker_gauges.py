@@ -26,6 +26,8 @@ def test_readings_are_the_state_of_each_worker() -> None:
         "in_flight": 1.0,
         "backlog_seconds": pytest.approx(0.074, abs=0.01),
         "prefill_tokens_per_second": 1000.0,
+        "ttft_error_ratio": 0.0,
+        "ttft_bias_ratio": 0.0,
         "index_blocks": 4.0,
         "kv_events_live": 0.0,
         "hit_accuracy_ratio": 1.0,

@@ -81,6 +81,8 @@ def test_the_families_are_these() -> None:
         ("gauge", "warmgate_worker_in_flight"),
         ("gauge", "warmgate_worker_backlog_seconds"),
         ("gauge", "warmgate_worker_prefill_tokens_per_second"),
+        ("gauge", "warmgate_worker_ttft_error_ratio"),
+        ("gauge", "warmgate_worker_ttft_bias_ratio"),
         ("gauge", "warmgate_worker_index_blocks"),
         ("gauge", "warmgate_worker_kv_events_live"),
         ("gauge", "warmgate_worker_hit_accuracy_ratio"),

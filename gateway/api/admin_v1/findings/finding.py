@@ -140,6 +140,11 @@ KINDS: Mapping[str, Kind] = MappingProxyType(
             "Check whether other clients use the worker, and which model, template and adapter the engine serves. "
             "Compare the prediction for one prompt using `/warmgate/explain`.",
         ),
+        "inaccurate-ttft": Kind(
+            "warning",
+            "Check whether other clients use the worker, whether it shares its GPU, and whether its cache is too small "
+            "for the requests that it runs.",
+        ),
         # ---- traffic
         "round-robin-configured": Kind("warning", "Set models[].strategy to prefix_aware or kv_aware."),
         "prompts-under-one-block": Kind(

@@ -22,6 +22,8 @@ ENOUGH_STREAMS = 5
 AT_ONCE_SHARE = 0.8
 USUAL_FEATURES = frozenset({"text", "chat"})
 """Prompt features that almost every prompt has."""
+MUCH_OFF = 0.5
+"""Mean relative error of predicted times to the first token that is reported. It is below 0.1 on a healthy fleet."""
 SHORT_STAY_S = 30.0
 """Seconds in the cache that are fewer than the pause between two messages in most conversations."""
 
@@ -159,6 +161,17 @@ def clock_skew(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
         yield _finding("clock-skew", model, worker, text)
 
 
+def inaccurate_ttft(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
+    """Report predicted times to the first token that are far off, which no other finding about the worker explains."""
+    if worker.ttft_error is not None and worker.ttft_error >= MUCH_OFF:
+        direction = "too long" if worker.ttft_bias > 0 else "too short"
+        text = (
+            f"Predicted times to the first token are off by {worker.ttft_error:.0%} on average, "
+            f"and {abs(worker.ttft_bias):.0%} {direction}."
+        )
+        yield _finding("inaccurate-ttft", model, worker, text)
+
+
 def inaccurate_predictions(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     """Report mostly wrong cache predictions that no other finding about the worker explains."""
     if worker.hit_alarm or (worker.stream is not None and worker.stream.doubt == "inaccurate"):
@@ -187,7 +200,7 @@ RULES: tuple[Rule, ...] = (
 def findings_of(model: ModelFacts, worker: WorkerFacts) -> list[Finding]:
     """Return the findings about the worker *worker* of *model*."""
     found = [finding for rule in RULES for finding in rule(model, worker)]
-    return found or list(inaccurate_predictions(model, worker))
+    return found or list(inaccurate_predictions(model, worker)) or list(inaccurate_ttft(model, worker))
 
 
 def _evicts(stream: StreamFacts) -> bool:

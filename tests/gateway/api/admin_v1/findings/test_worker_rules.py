@@ -56,6 +56,9 @@ def found(*, stream: dict[str, Any] | None, check: dict[str, Any] | None = None,
         ({}, {"hit_alarm": True}, [("error", "inaccurate-predictions")]),
         ({"doubt": "inaccurate"}, {}, [("error", "inaccurate-predictions")]),
         ({"doubt": "lost"}, {"hit_alarm": True}, [("warning", "lost-events")]),
+        ({}, {"ttft_error": 0.49, "ttft_bias": 0.49}, []),
+        ({}, {"ttft_error": 0.5, "ttft_bias": -0.2}, [("warning", "inaccurate-ttft")]),
+        ({}, {"ttft_error": 0.5, "hit_alarm": True}, [("error", "inaccurate-predictions")]),
     ],
 )
 def test_what_the_state_of_a_worker_shows(
