@@ -132,6 +132,7 @@ def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[st
         "teams": [{"name": TEAM, "keys": [{"id": KEY_ID, "secret": start.key}]}],
         "admin": {"keys": [{"id": ADMIN_ID, "role": "owner", "secret": start.admin}]},
         "console": {"enabled": importlib.util.find_spec("jinja2") is not None},
+        "request_shapes": {"enabled": True},
         "store": {"url": _url_of(start.store)},
         "server": {"hit_headers": "shared"},  # there is but one team
     }
