@@ -74,7 +74,7 @@ PHASES = (
     Phase("dispatch: choose a worker", r"CPyDef_(late_binding___LateBinding|dispatcher___Immediate)___poll"),
     Phase("release: learn from the answer", r"CPyDef_fleet___Fleet___release"),
     Phase("receipts", r"CPyDef_(ring___ReceiptRing___observe|decision___Decision)"),
-    Phase("request shapes", r"CPyDef_recorder___ShapeRecorder___observe"),
+    Phase("request shapes", r"CPyDef_shapes___recorder___ShapeRecorder___observe"),
     Phase("settle: limits, price", r"CPyDef_admission___Admission___settle"),
     Phase("ledger: the file, by another thread", r"CPyDef_checkpoint_writer___(_write|act__write_batch).*"),
 )
