@@ -71,9 +71,9 @@ def admin_keys(ids: Sequence[str] = ("olga", "otto", "vera")) -> list[dict[str, 
     ]
 
 
-def admin_keys_variable() -> dict[str, str]:
-    """Return the environment variable that gives the demo these admin keys."""
-    return {"WARMGATE_ADMIN__KEYS": json.dumps(admin_keys())}
+def admin_keys_variable(*ids: str) -> dict[str, str]:
+    """Return the environment variable that gives the demo the admin keys *ids*, or one of each role."""
+    return {"WARMGATE_ADMIN__KEYS": json.dumps(admin_keys(ids) if ids else admin_keys())}
 
 
 @contextmanager
