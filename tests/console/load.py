@@ -2,6 +2,7 @@
 
 import random
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -39,6 +40,13 @@ class Load:
                 if len(talk) > 12:
                     del talks[session]
                 self._stop.wait(self.pause_s)
+
+    def wait_for(self, count: int, *, timeout_s: float = 60) -> None:
+        """Wait until *count* requests were answered, so that all pages have something to show."""
+        deadline = time.monotonic() + timeout_s
+        while self.answered < count:
+            assert time.monotonic() < deadline, f"Only {self.answered} requests were answered."
+            time.sleep(0.1)
 
     def stop(self) -> None:
         self._stop.set()
