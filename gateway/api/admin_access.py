@@ -5,13 +5,14 @@ Rules:
 1. The key is checked before the query, the body and the existence of the requested object.
 2. Local callers need a key too, because requests through a proxy on the same machine also appear to be local.
 3. A role has all permissions of the roles before it in `ROLES`.
+4. A key with a team can use only the routes in `TEAM_PATHS`, which limit themselves to the team.
 """
 
 import hashlib
 import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 from fastapi import Depends, Request
 
@@ -30,6 +31,8 @@ class AdminKey:
     id: str
     role: Role
     secret: str = field(repr=False)
+    team: str | None = None
+    """Team whose data the key can read, or None if the key is not limited to a team. Such a key is a viewer."""
 
     def may(self, role: Role) -> bool:
         """Return whether the admin key has the permissions of *role*."""
@@ -46,6 +49,34 @@ class AdminKey:
                 f"{what} needs the role {role!r}; the admin key {self.id!r} has the role {self.role!r}",
                 code="role_not_sufficient",
             )
+
+    def sees(self, team: str | None) -> bool:
+        """Return whether the admin key can read the data of *team*."""
+        return self.team is None or self.team == team
+
+    def team_within(self, asked: str | None) -> str | None:
+        """Return the team to which a list is limited, if the request asks for the team *asked*, or for all with None.
+
+        Raises:
+            Forbidden: if the request asks for a team that the admin key cannot read.
+        """
+        if asked is not None and not self.sees(asked):
+            raise Forbidden(f"The admin key {self.id!r} is limited to the team {self.team!r}", code="other_team")
+        return self.team or asked
+
+
+TEAM_PATHS: Final = frozenset(
+    {
+        *("/admin/v1/teams", "/admin/v1/teams/{name}", "/admin/v1/teams/{name}/limits"),
+        *("/admin/v1/keys", "/admin/v1/keys/{key_id}"),
+        *("/admin/v1/usage", "/admin/v1/usage/users", "/admin/v1/usage/records", "/admin/v1/usage/export"),
+        *("/admin/v1/requests", "/admin/v1/requests/{request_id}"),
+    }
+)
+"""Paths of the routes that show an admin key with a team only the data of that team.
+
+All other routes reject such keys, so that a new route shows them nothing by mistake.
+"""
 
 
 class AdminAccess:
@@ -84,12 +115,16 @@ def who(request: Request) -> AdminKey:
     access: AdminAccess = request.app.state.admin_access
     authorization, api_key = request.headers.get("authorization"), request.headers.get("x-api-key")
     try:
-        return access.check(authorization, api_key)
+        key = access.check(authorization, api_key)
     except AdminKeyRefused:
         refused: RefusedLogins | None = request.app.state.refused_logins
         if refused is not None:
             refused.count_request(request, has_key=bool(authorization or api_key))
         raise
+    if key.team is not None and getattr(request.scope.get("route"), "path", None) not in TEAM_PATHS:
+        text = f"The admin key {key.id!r} is limited to the team {key.team!r}, so it cannot use this route"
+        raise Forbidden(text, code="limited_to_team")
+    return key
 
 
 Who = Annotated[AdminKey, Depends(who)]

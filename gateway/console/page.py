@@ -42,6 +42,8 @@ class Page:
     """Function that returns the values for the template."""
     in_navigation: bool = False
     """Whether the navigation lists the page."""
+    for_one_team: bool = False
+    """Whether people whose admin key is limited to a team can open the page."""
     section: str | None = None
     """Path of the page in the navigation that this page belongs to. None means the page itself."""
     live: Mapping[str, str] = field(default_factory=dict)

@@ -23,6 +23,7 @@ from gateway.server.stop import SCOPE_KEY
 
 HOME = "/console"
 LOGIN = "/console/login"
+TEAM = "/console/teams"
 EVENTS = "text/event-stream"
 
 Handler = Callable[[Request], Awaitable[Response]]
@@ -60,6 +61,8 @@ class Site:
             session = self.session_of(request, is_use=not is_stream)
             if session is None:
                 return self._needs_login(request, is_stream=is_stream)
+            if session.key.team is not None and not page.for_one_team:
+                return self._only_for_all_teams(page, session)
             view = self._view(request, session)
             if is_stream:
                 return self._events(request, page, view)
@@ -145,7 +148,7 @@ class Site:
             {
                 **_shared(session),
                 "title": title,
-                "navigation": [] if session is None else self._navigation,
+                "navigation": self._navigation_of(session),
                 "section": section,
                 "is_live": page is not None and bool(page.live),
                 "notices": [] if session is None else session.take_notices(),
@@ -153,9 +156,20 @@ class Site:
             },
         )
 
+    def _navigation_of(self, session: Session | None) -> list[Page]:
+        if session is None:
+            return []
+        return [page for page in self._navigation if page.for_one_team or session.key.team is None]
+
     def _view(self, request: Request, session: Session) -> View:
         client = AdminClient(self._admin, session.key)
         return View(session, client, dict(request.query_params), dict(request.path_params))
+
+    def _only_for_all_teams(self, page: Page, session: Session) -> Response:
+        """Lead from the overview to the team of the admin key, and refuse other pages that show all teams."""
+        if page.path == HOME:
+            return answers.redirect(f"{TEAM}/{session.key.team}")
+        raise RequestRefused(403, f"Your admin key is limited to the team {session.key.team}.")
 
     def _needs_login(self, request: Request, *, is_stream: bool) -> Response:
         if is_stream:

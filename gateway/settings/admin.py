@@ -18,6 +18,11 @@ class AdminKeySettings(Group):
         default_factory=lambda fields: fields["role"],
         description="name of the admin key in the audit log. The default is the role of the key.",
     )
+    team: EntityName | None = Field(
+        default=None,
+        description="team whose teams, keys, usage and requests the admin key can read, for the role viewer only. "
+        "Null means that the key is not limited to a team.",
+    )
     secret: Secret | None = Field(default=None, description="secret that callers of the admin API send")
     secret_env: VariableName | None = Field(
         default=None, description="environment variable that holds the secret of the admin key"
@@ -25,10 +30,13 @@ class AdminKeySettings(Group):
 
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
+        found = []
         if self.secret is None and self.secret_env is None:
-            text = "is required. Set secret or secret_env"
-            return unless_contradictory(self, [Contradiction(("secret",), text)])
-        return self
+            found.append(Contradiction(("secret",), "is required. Set secret or secret_env"))
+        if self.team is not None and self.role != "viewer":
+            text = f"needs the role 'viewer', but the role is {self.role!r}. Change the role, or remove team"
+            found.append(Contradiction(("team",), text))
+        return unless_contradictory(self, found)
 
 
 class AdminSettings(Group):

@@ -11,7 +11,7 @@ from pydantic import Field
 from gateway.api.admin_access import AdminKey, Who, needs
 from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, KeyBody, KeyState, RotationBody
 from gateway.api.admin_v1.claims import HEADER, IdempotencyKey, claim_of
-from gateway.api.admin_v1.entities import Overtaken, retried, unknown_team
+from gateway.api.admin_v1.entities import Overtaken, retried, unknown_key, unknown_team
 from gateway.api.admin_v1.etag import IfMatch, check_match, tagged
 from gateway.api.admin_v1.json_body import body, patch_body, patched, takes
 from gateway.api.admin_v1.paging import Listed, PageQuery, listing, page_of
@@ -41,18 +41,20 @@ class KeysPage(PageQuery):
 @router.get(
     "", summary="List all keys by ID", response_model=Listed[KeyResponse], dependencies=[Depends(needs("viewer"))]
 )
-async def list_keys(parts: PartsOfApp, page: Annotated[KeysPage, Query()]) -> Response:
+async def list_keys(who: Who, parts: PartsOfApp, page: Annotated[KeysPage, Query()]) -> Response:
     directory = await parts.entities.look()
-    keys = directory.keys
-    if page.team is not None:
-        keys = {key.id: key for key in keys.values() if key.team == page.team}
+    keys, team = directory.keys, who.team_within(page.team)
+    if team is not None:
+        keys = {key.id: key for key in keys.values() if key.team == team}
     found, after = page_of(keys, page)
     return JSONResponse(listing([_response(parts, key) for key in found], after))
 
 
 @router.get("/{key_id}", summary="Return one key", response_model=KeyResponse, dependencies=[Depends(needs("viewer"))])
-async def read_key(key_id: str, parts: PartsOfApp) -> Response:
+async def read_key(key_id: str, who: Who, parts: PartsOfApp) -> Response:
     key = await parts.entities.key(key_id)
+    if not who.sees(key.team):
+        raise unknown_key(key_id)
     return JSONResponse(_response(parts, key), headers=tagged(key))
 
 

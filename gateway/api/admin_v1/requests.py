@@ -7,7 +7,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import AwareDatetime, BaseModel, Field
 
-from gateway.api.admin_access import needs
+from gateway.api.admin_access import Who, needs
 from gateway.api.admin_v1 import paging
 from gateway.api.admin_v1.paging import Listed, listing
 from gateway.api.admin_v1.parts import AdminGateway, GatewayOfApp
@@ -160,7 +160,8 @@ class RequestDetailResponse(RequestResponse):
     description="A gateway knows only the requests that it has completed itself, at most `admin.receipts` of them.",
     response_model=Listed[RequestResponse],
 )
-async def list_requests(gateway: GatewayOfApp, asked: Annotated[RequestsQuery, Query()]) -> Response:
+async def list_requests(who: Who, gateway: GatewayOfApp, asked: Annotated[RequestsQuery, Query()]) -> Response:
+    asked = asked.model_copy(update={"team": who.team_within(asked.team)})
     before = None if asked.after is None else int(asked.after)
     page = _receipts(gateway).page(asked.filter(), limit=asked.limit, before=before)
     shown = [request_response(each) for each in page.receipts]
@@ -174,9 +175,9 @@ async def list_requests(gateway: GatewayOfApp, asked: Annotated[RequestsQuery, Q
     description="If several requests had the same id, the latest one is returned.",
     response_model=RequestDetailResponse,
 )
-async def read_request(gateway: GatewayOfApp, request_id: str) -> Response:
+async def read_request(who: Who, gateway: GatewayOfApp, request_id: str) -> Response:
     receipt = _receipts(gateway).get(request_id)
-    if receipt is None:
+    if receipt is None or not who.sees(receipt.team):
         text = f"This gateway keeps no receipt of a request {request_id[:128]!r}: it is too old, or had another gateway"
         raise UnknownEntity(text, param="request_id")
     return JSONResponse(request_response(receipt))

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 from pydantic import BaseModel, Field
 
-from gateway.api.admin_access import needs
+from gateway.api.admin_access import Who, needs
 from gateway.api.admin_v1.paging import Listed, listing
 from gateway.api.admin_v1.parts import GatewayOfApp, PartsOfApp
 from gateway.tenancy.quota.limit_status import LimitStatus
@@ -31,7 +31,8 @@ class TeamLimitResponse(BaseModel):
     response_model=Listed[TeamLimitResponse],
     dependencies=[Depends(needs("viewer"))],
 )
-async def read_limits(name: str, parts: PartsOfApp, gateway: GatewayOfApp) -> Response:
+async def read_limits(name: str, who: Who, parts: PartsOfApp, gateway: GatewayOfApp) -> Response:
+    who.team_within(name)
     team = await parts.entities.team(name)
     found = [] if gateway.limits is None else await gateway.limits(team)
     return JSONResponse(listing([_response(each) for each in found], None))

@@ -30,15 +30,16 @@ class Deletion(paging.Query):
 @router.get(
     "", summary="List all teams by name", response_model=Listed[TeamResponse], dependencies=[Depends(needs("viewer"))]
 )
-async def list_teams(parts: PartsOfApp, page: Annotated[PageQuery, Query()]) -> Response:
+async def list_teams(who: Who, parts: PartsOfApp, page: Annotated[PageQuery, Query()]) -> Response:
     directory = await parts.entities.look()
-    teams, after = page_of(directory.teams, page)
+    teams, after = page_of({name: team for name, team in directory.teams.items() if who.sees(name)}, page)
     shown = [team_response(team, declared=directory.is_declared_team(team.name)) for team in teams]
     return JSONResponse(listing(shown, after))
 
 
 @router.get("/{name}", summary="Return one team", response_model=TeamResponse, dependencies=[Depends(needs("viewer"))])
-async def read_team(name: str, parts: PartsOfApp) -> Response:
+async def read_team(name: str, who: Who, parts: PartsOfApp) -> Response:
+    who.team_within(name)
     team = await parts.entities.team(name)
     is_declared = parts.entities.directory.is_declared_team(name)
     return JSONResponse(team_response(team, declared=is_declared), headers=tagged(team))

@@ -2,14 +2,14 @@
 
 from collections.abc import AsyncIterator
 from datetime import UTC, date, datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
 import msgspec
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, BeforeValidator, Field
 
-from gateway.api.admin_access import needs
+from gateway.api.admin_access import AdminKey, Who, needs
 from gateway.api.admin_v1 import paging
 from gateway.api.admin_v1.entities import unknown_key, unknown_team
 from gateway.api.admin_v1.paging import After, Listed, listing
@@ -79,6 +79,14 @@ class Filters(DateRange):
     backend: Text | None = Field(
         default=None, description="worker ID or bedrock; empty for requests that no backend answered"
     )
+
+    def within(self, who: AdminKey) -> Self:
+        """Return the query, limited to the team of the admin key *who*.
+
+        Raises:
+            Forbidden: if the query asks for another team.
+        """
+        return self.model_copy(update={"team": who.team_within(self.team)})
 
     def filter(self) -> Filter:
         return Filter(team=self.team, key=self.key, project=self.project, model=self.model, backend=self.backend)
@@ -171,9 +179,10 @@ class RecordResponse(BaseModel):
 
 
 @router.get("", summary="Return usage sums of a month or a range of days", response_model=UsageResponse)
-async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) -> Response:
+async def read_usage(who: Who, parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) -> Response:
+    asked = asked.within(who)
     period = asked.period(_today(parts))
-    await _check(parts, asked.filter(), period)
+    await _check(parts, who, asked.filter(), period)
     by: tuple[Dimension, ...] = tuple(dict.fromkeys(asked.group_by))
     (total,) = await parts.usage.sums(SumQuery(period=period, of=asked.filter()))
     groups = await parts.usage.sums(SumQuery(period=period, of=asked.filter(), by=by)) if by else [total]
@@ -192,7 +201,8 @@ async def read_usage(parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) ->
 @router.get(
     "/users", summary="List a team's end users with the highest cost in a month", response_model=Listed[SumResponse]
 )
-async def read_users(parts: PartsOfApp, asked: Annotated[UsersQuery, Query()]) -> Response:
+async def read_users(who: Who, parts: PartsOfApp, asked: Annotated[UsersQuery, Query()]) -> Response:
+    who.team_within(asked.team)
     month = DateRange(month=asked.month).period(_today(parts)).first_day[:7]
     await _check_team(parts, asked.team)
     users = await parts.usage.users(asked.team, month, most=asked.limit, user=asked.user)
@@ -200,9 +210,10 @@ async def read_users(parts: PartsOfApp, asked: Annotated[UsersQuery, Query()]) -
 
 
 @router.get("/records", summary="List individual requests, latest first", response_model=Listed[RecordResponse])
-async def read_records(parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]) -> Response:
+async def read_records(who: Who, parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]) -> Response:
+    asked = asked.within(who)
     query = asked.query(_today(parts))
-    await _check(parts, query.of, query.period)
+    await _check(parts, who, query.of, query.period)
     page = await paging.of_cursor(parts.usage.records(query, cursor=asked.after, most=asked.limit))
     return JSONResponse(listing([msgspec.to_builtins(record) for record in page.items], page.next))
 
@@ -218,9 +229,10 @@ async def read_records(parts: PartsOfApp, asked: Annotated[RecordsPage, Query()]
         }
     },
 )
-async def export(parts: PartsOfApp, asked: Annotated[Export, Query()]) -> Response:
+async def export(who: Who, parts: PartsOfApp, asked: Annotated[Export, Query()]) -> Response:
+    asked = asked.within(who)
     query = asked.query(_today(parts))
-    await _check(parts, query.of, query.period)
+    await _check(parts, who, query.of, query.period)
     pieces = (records_csv if asked.format == "csv" else records_jsonl)(parts.usage, query)
     name = f"usage-{query.period.first_day}-{query.period.last_day}.{asked.format}"
     return StreamingResponse(
@@ -230,7 +242,7 @@ async def export(parts: PartsOfApp, asked: Annotated[Export, Query()]) -> Respon
     )
 
 
-async def _check(parts: Parts, of: Filter, period: Period) -> None:
+async def _check(parts: Parts, who: AdminKey, of: Filter, period: Period) -> None:
     """Check that the team and key of a filter exist, so that a misspelled name is not reported as zero usage.
 
     Raises:
@@ -238,8 +250,9 @@ async def _check(parts: Parts, of: Filter, period: Period) -> None:
     """
     if of.team is not None:
         await _check_team(parts, of.team)
-    if of.key is not None and of.key not in (await parts.entities.look()).keys:
-        (deleted,) = await parts.usage.sums(SumQuery(period=period, of=Filter(key=of.key)))
+    key = None if of.key is None else (await parts.entities.look()).keys.get(of.key)
+    if of.key is not None and (key is None or not who.sees(key.team)):
+        (deleted,) = await parts.usage.sums(SumQuery(period=period, of=Filter(team=who.team, key=of.key)))
         if not deleted.requests:
             raise unknown_key(of.key, param="key")
 

@@ -45,7 +45,9 @@ def serving_options(settings: Settings) -> ServingOptions:
 
 def admin_keys(settings: AdminSettings) -> tuple[AdminKey, ...]:
     return tuple(
-        AdminKey(key.id, key.role, key.secret.get_secret_value()) for key in settings.keys if key.secret is not None
+        AdminKey(key.id, key.role, key.secret.get_secret_value(), key.team)
+        for key in settings.keys
+        if key.secret is not None
     )
 
 

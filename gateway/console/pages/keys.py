@@ -83,7 +83,9 @@ def _seconds(text: str) -> float:
     return value
 
 
-PAGES: Final = (Page(path=f"{PATH}/{{id}}", title="Key", template="key.html", load=load, section=TEAMS),)
+PAGES: Final = (
+    Page(path=f"{PATH}/{{id}}", title="Key", template="key.html", load=load, section=TEAMS, for_one_team=True),
+)
 ACTIONS: Final = (
     Action(path="/console/do/create-key", role="owner", act=create, back=TEAMS),
     Action(path="/console/do/rotate-key", role="owner", act=rotate, back=TEAMS),

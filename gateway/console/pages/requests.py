@@ -78,7 +78,15 @@ PAGES: Final = (
         template="requests.html",
         load=load_list,
         in_navigation=True,
+        for_one_team=True,
         live={"requests": "requests/list.html"},
     ),
-    Page(path=f"{PATH}/{{id}}", title="Request", template="request.html", load=load_one, section=PATH),
+    Page(
+        path=f"{PATH}/{{id}}",
+        title="Request",
+        template="request.html",
+        load=load_one,
+        section=PATH,
+        for_one_team=True,
+    ),
 )

@@ -104,8 +104,8 @@ def _export(view: View) -> tuple[tuple[str, ...], Context]:
 
 
 PAGES: Final = (
-    Page(path=PATH, title="Teams", template="teams.html", load=load_all, in_navigation=True),
-    Page(path=f"{PATH}/{{name}}", title="Team", template="team.html", load=load, section=PATH),
+    Page(path=PATH, title="Teams", template="teams.html", load=load_all, in_navigation=True, for_one_team=True),
+    Page(path=f"{PATH}/{{name}}", title="Team", template="team.html", load=load, section=PATH, for_one_team=True),
 )
 DOWNLOADS: Final = (Download(path=f"{PATH}/{{name}}/usage.csv", source=_export),)
 ACTIONS: Final = (

@@ -77,4 +77,4 @@ def test_who_may_not_is_reported_the_role_that_is_needed() -> None:
 
 
 def test_a_secret_is_not_shown() -> None:
-    assert "AdminKey(id='ann', role='owner')" == repr(ANN)
+    assert "AdminKey(id='ann', role='owner', team=None)" == repr(ANN)

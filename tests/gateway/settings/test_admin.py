@@ -20,6 +20,10 @@ from tests.gateway.settings.examples import SMALLEST, sentences
             "admin: {keys: [{role: owner}]}",
             "admin.keys[0].secret is required. Set secret or secret_env.",
         ),
+        (
+            "admin: {keys: [{role: operator, team: blue, secret: x}]}",
+            "admin.keys[0].team needs the role 'viewer', but the role is 'operator'. Change the role, or remove team.",
+        ),
     ],
 )
 def test_what_is_wrong_is_reported_by_its_place(text: str, expected: str) -> None:
