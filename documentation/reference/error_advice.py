@@ -69,8 +69,8 @@ FORBIDDEN: Mapping[str, str] = MappingProxyType(
         "the key's `allowed_cidrs`.",
         "strategy_not_allowed": "The team is not allowed to choose the strategy in `x-warmgate-strategy`. Omit this "
         "header.",
-        "limited_to_team": "The admin key has a team (`admin.keys[].team`), and the route shows data of all teams. Use an "
-        "admin key without a team.",
+        "limited_to_team": "The admin key has a team (`admin.keys[].team`), and the route shows data of all teams. Use "
+        "an admin key without a team.",
         "other_team": "The admin key has a team (`admin.keys[].team`) and cannot read the data of other teams.",
         "role_not_sufficient": "The role of the admin key does not allow the action. Use a key with the role that the "
         "message names.",

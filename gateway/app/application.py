@@ -478,6 +478,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             draining=parts.fleet.draining,
             budgets=tenancy.budgets,
             limits=partial(_limits_of, tenancy, parts.fleet.models, parts.outside.wall_clock),
+            clock=parts.outside.clock,
             history=parts.history,
             facts=_diagnosis(parts).facts,
             receipts=_readable(parts),

@@ -11,6 +11,7 @@ from gateway.api.admin_v1.paging import Listed, listing
 from gateway.api.admin_v1.parts import AdminGateway, ConfiguredModel, GatewayOfApp
 from gateway.api.admin_v1.worker_states import states_of
 from gateway.api.admin_v1.workers import WorkerResponse
+from gateway.models.model import Model
 
 router = APIRouter(prefix="/admin/v1/models", tags=["gateway"], dependencies=[Depends(needs("viewer"))])
 
@@ -30,6 +31,13 @@ class RouteResponse(BaseModel):
     rules: list[str] = Field(description="rules of the route that select this model")
 
 
+class FallbackBudgetResponse(BaseModel):
+    usd_per_hour: float | None = Field(description="maximum cost of all fallbacks per hour; null without a limit")
+    share: float | None = Field(description="maximum share of requests that fallbacks answer; null without a limit")
+    spent_usd: float = Field(description="cost of all fallbacks in the last hour, by this gateway")
+    held_usd: float = Field(description="maximum cost of the fallback requests in progress")
+
+
 class ModelResponse(BaseModel):
     object: Literal["model"]
     name: str
@@ -42,6 +50,7 @@ class ModelResponse(BaseModel):
     max_output_tokens: int | None
     bedrock: str | None = Field(description="Bedrock model that answers if no worker can, or null")
     fallbacks: list[str] = Field(description="IDs of the backends to try, in order, if no worker can answer")
+    fallback_budget: FallbackBudgetResponse | None = Field(description="null if the model has no fallbacks")
     not_ready: str | None = Field(description="reason why no backend can answer now; null if at least one can answer")
     in_flight: int
     workers: list[WorkerResponse]
@@ -71,9 +80,22 @@ def _response(configured: ConfiguredModel, gateway: AdminGateway) -> dict[str, A
         "max_output_tokens": configured.max_output_tokens,
         "bedrock": configured.bedrock,
         "fallbacks": [] if model is None else list(model.fallbacks.ids),
+        "fallback_budget": None if model is None else _fallback_budget(model, gateway.clock()),
         "not_ready": "the model is not in effect yet" if model is None else model.why_not_ready(),
         "in_flight": 0 if model is None else model.in_flight,
         "workers": [] if model is None else list(states_of(model, gateway.draining)),
+    }
+
+
+def _fallback_budget(model: Model, now: float) -> dict[str, Any] | None:
+    fallbacks = model.fallbacks
+    if not fallbacks:
+        return None
+    return {
+        "usd_per_hour": fallbacks.limits.usd_per_hour,
+        "share": fallbacks.limits.share,
+        "spent_usd": round(fallbacks.budget.spent_usd(now), 6),
+        "held_usd": round(fallbacks.budget.held_usd, 6),
     }
 
 

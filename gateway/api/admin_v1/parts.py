@@ -1,6 +1,7 @@
 """Objects that the routes of the admin API use, passed in by the composition root."""
 
 import logging
+import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Any
@@ -68,6 +69,8 @@ class AdminGateway:
     """Budgets of teams and keys, or None."""
     limits: Callable[[Team], Awaitable[Sequence[LimitStatus]]] | None = field(kw_only=True, default=None)
     """Function that returns the limits of a team with the amounts that are left, or None."""
+    clock: Callable[[], float] = field(kw_only=True, default=time.monotonic)
+    """Clock of the budgets of fallbacks, in monotonic seconds."""
     history: TrafficHistory | None = field(kw_only=True, default=None)
     """Samples of the traffic of the last hour, or None."""
     facts: Callable[[], GatewayFacts] = field(kw_only=True, default=GatewayFacts)

@@ -62,6 +62,11 @@ class Fallbacks:
         """Return the ids of the fallbacks in order of preference."""
         return tuple(fallback.id for fallback in self.in_order)
 
+    @property
+    def limits(self) -> SpillLimits:
+        """Limits of all fallbacks of the model together."""
+        return self._limits
+
     def note_request(self, now: float) -> None:
         """Count a request for the model, whether or not a fallback will answer it."""
         if self.in_order:

@@ -55,6 +55,7 @@ PAGES: Final = (
         load=load,
         in_navigation=True,
         live={"models": "models/models.html"},
+        interval_s=5.0,
     ),
 )
 ACTIONS: Final = (

@@ -56,6 +56,7 @@ async def test_models_are_listed_with_price_limits_workers_and_fallbacks() -> No
         "max_output_tokens": 4096,
         "bedrock": "anthropic.claude",
         "fallbacks": ["openai:other-site"],
+        "fallback_budget": {"usd_per_hour": None, "share": None, "spent_usd": 0.0, "held_usd": 0.0},
         "not_ready": None,
         "in_flight": 0,
         "workers": workers,
