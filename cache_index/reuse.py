@@ -7,7 +7,9 @@ An evicted block might have been used later, so only a lower bound of its age at
 age is the share of blocks reused at this age among all blocks that reached it.
 """
 
+from bisect import bisect_left
 from collections.abc import Mapping
+from itertools import accumulate
 
 AGES = 64
 """Number of age classes, two for each power of two: 1, 2, 3, 4 to 5, 6 to 7, 8 to 11, and so on."""
@@ -52,15 +54,10 @@ class Reuse:
         """Return the highest age in the class of ages up to which *share* of the reused blocks were used again, or None
         if no block was used again. O(`AGES`).
         """
-        wanted = share * sum(self._asked)
-        if wanted <= 0.0:
+        totals = list(accumulate(self._asked))
+        if share <= 0.0 or totals[-1] <= 0.0:
             return None
-        seen = 0.0
-        for place, asked in enumerate(self._asked):
-            seen += asked
-            if seen >= wanted:
-                return _oldest_at(place)
-        return _oldest_at(AGES - 1)
+        return _oldest_at(bisect_left(totals, share * totals[-1]))
 
     def learn(self, remaining: Mapping[int, float] | None = None) -> None:
         """Update the reuse probabilities and reduce the weight of earlier observations.

@@ -42,6 +42,16 @@ class TestWorkers:
         with pytest.raises(KeyError):
             fleet.worker(C)
 
+    def test_workers_that_are_not_candidates_are_reported_with_the_reason(self) -> None:
+        """b and c are down, and only one worker is asked for."""
+        fleet = a_fleet(A, B, C)
+        fleet.set_up(B, up=False)
+        fleet.set_up(C, up=False)
+        request = a_request("x")
+        order = fleet.candidates(request, 0.0)
+
+        assert (3, [(B, "down")]) == (fleet.size, fleet.left_out(request, order, 1))
+
     def test_each_call_sets_the_whole_set(self) -> None:
         """a leaves, b stays with its load, c joins, and one reported twice is one."""
         fleet = a_fleet(A, B)

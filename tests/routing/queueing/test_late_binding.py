@@ -712,6 +712,19 @@ class TestOwed:
 
         assert dispatch.booking is None
 
+    def test_one_whose_only_worker_went_is_not_sent_to_the_next_that_is_free(self) -> None:
+        """The other worker is free in 200 ms. The request is released without a worker then."""
+        fleet = a_fleet(A, B)
+        work_s = held(fleet, A).work_s
+        held(fleet, B)
+        dispatcher = shared(fleet)
+        dispatcher.submit(of("red", "red", pinned=A), 0.0)
+        assert [] == dispatcher.poll(0.0)
+        fleet.set_workers([B], work_s - 0.2)
+
+        assert [] == list(dispatcher.poll(work_s - 0.2))
+        assert [None] == [dispatch.booking for dispatch in dispatcher.poll(work_s)]
+
     def test_one_whose_only_worker_fell_asleep_is_not_sent_elsewhere(self) -> None:
         """No worker is free, so no request was looked up, and b would be next."""
         fleet = a_fleet(A, B)

@@ -245,3 +245,11 @@ class TestExplaining:
         submit(dispatcher, agent("x"))
 
         assert dispatcher.explain(agent("y"), 0.1).waits_for is None
+
+    def test_a_request_that_no_other_can_overtake_waits_as_well(self) -> None:
+        """The other team has had nothing yet, so its request is next. It shares the prefix that a worker computes."""
+        dispatcher = late(a_fleet(A, B), "kv_aware", Fairness())
+        first = submit(dispatcher, agent("x", team="blue"))
+        second = submit(dispatcher, agent("y", team="red"), now=0.1)
+
+        assert [["x"], [], 1] == [names(first), names(second), dispatcher.waiting]
