@@ -11,7 +11,7 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test console-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test console-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -127,7 +127,12 @@ CHROMIUM = @test -x /usr/bin/chromium || { apt="$$([ "$$(id -u)" = 0 ] || echo s
 console-test: $(VENV)/.test
 	$(CHROMIUM)
 	$(PIP) install -c $(CONSTRAINTS) -e '.[test,console-test]'
-	$(BIN)/pytest tests/console -n2 --dist loadfile
+	$(BIN)/pytest tests/console -n2 --dist loadfile --ignore=tests/console/test_what_if.py
+
+# A replay of recorded requests compared with what really happens under three strategies. It takes real time on a machine
+# that does nothing else: four minutes.
+what-if-test: $(VENV)/.test
+	$(BIN)/pytest tests/console/test_what_if.py
 
 # The SDKs for Node and of Anthropic against the demo; installs them beside.
 sdk-smoke: $(VENV)/.run

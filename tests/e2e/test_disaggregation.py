@@ -16,6 +16,9 @@ from tests.e2e.dividing import LONG, Divided, body_of, divided, reported_by_stre
 from tests.e2e.test_kv_aware import all_published, heard
 
 FLOWS = ["nixl", "sglang"]
+REMOTE = {"min_uncached_tokens": 64}
+"""Settings by which a prefill worker computes every long prompt. By cost, these fast workers would soon compute their
+own."""
 USAGE: dict[str, Any] = {"stream": True, "stream_options": {"include_usage": True}}
 
 
@@ -199,7 +202,7 @@ async def test_without_any_prefill_worker_sglangs_workers_cannot_answer() -> Non
 
 
 async def test_a_prefill_worker_that_fails_is_replaced_by_another() -> None:
-    async with divided("prefill", "prefill", "decode") as served:
+    async with divided("prefill", "prefill", "decode", reported=REMOTE) as served:
         await served.stack.fault(served.workers[0], "status", status=500)
         answers = [await served.ask(f"{number} {LONG}") for number in range(4)]
 
@@ -218,7 +221,7 @@ async def test_what_is_wrong_with_a_request_its_caller_hears_from_the_decode_wor
 
 async def test_a_decode_worker_that_fails_is_replaced_by_another() -> None:
     """What the first of them learned of blocks is spent: the second computes the prompt."""
-    async with divided("prefill", "decode", "decode") as served:
+    async with divided("prefill", "decode", "decode", reported=REMOTE) as served:
         await served.stack.fault(served.workers[1], "status", status=500)
         responses = [await served.ask(f"{number} {LONG}") for number in range(6)]
 
@@ -228,7 +231,8 @@ async def test_a_decode_worker_that_fails_is_replaced_by_another() -> None:
 
 @pytest.mark.parametrize("flow", FLOWS)
 async def test_a_stream_goes_on_where_its_prompt_is_fetched_again(flow: str) -> None:
-    async with divided("prefill", "decode", "decode", flow=flow, model={"continuation": "tokens"}) as served:
+    continues, reported = {"continuation": "tokens"}, REMOTE if flow == "nixl" else {}
+    async with divided("prefill", "decode", "decode", flow=flow, model=continues, reported=reported) as served:
         await served.stack.fault(served.workers[1], "abort_mid_stream", after_tokens=5)
         continued = 0
         for number in range(20):  # whichever comes first to the worker that breaks off

@@ -231,6 +231,7 @@ CACHES = {
     "gateway/protocol/networks.py": "addresses of up to 100 characters, 1024 of them",
     "gateway/telemetry/trace_export/otlp.py": "attributes of up to 64 characters, names of up to 256, 4096 of them",
     "gateway/api/admin_v1/answers.py": "OrderedDict of answers to administrators, bounded in bytes (`MAX_BYTES`)",
+    "gateway/console/login_limit.py": "OrderedDict of addresses and networks, 4096 of them",
     "gateway/models/response_affinity/owners.py": "OrderedDicts by digest",
     "gateway/models/tokenizing/segment_cache.py": "an OrderedDict bounded in bytes",
 }
