@@ -15,12 +15,12 @@ ENOUGH: Final = 20.0
 class PredictionError:
     """Mean relative error and bias of recent predictions."""
 
-    __slots__ = ("_absolute", "_samples", "_signed")
+    __slots__ = ("_absolute", "_samples", "_with_sign")
 
     def __init__(self) -> None:
         self._samples = 0.0
         self._absolute = 0.0
-        self._signed = 0.0
+        self._with_sign = 0.0
 
     def learn(self, *, predicted_s: float, measured_s: float) -> None:
         """Learn from something that was predicted to take *predicted_s* and took *measured_s* seconds."""
@@ -28,7 +28,7 @@ class PredictionError:
         error = min(LARGEST, (predicted_s - measured_s) / measured_s)
         self._samples = self._samples * MEMORY + 1.0
         self._absolute = self._absolute * MEMORY + abs(error)
-        self._signed = self._signed * MEMORY + error
+        self._with_sign = self._with_sign * MEMORY + error
 
     @property
     def is_known(self) -> bool:
@@ -43,4 +43,4 @@ class PredictionError:
     @property
     def bias(self) -> float:
         """Mean error as a share of the measured time. It is positive if predicted times are too long."""
-        return self._signed / self._samples if self._samples else 0.0
+        return self._with_sign / self._samples if self._samples else 0.0
