@@ -18,6 +18,7 @@ from gateway.api.admin_v1.bodies import (
     TeamState,
     WorkerBody,
 )
+from gateway.api.admin_v1.what_if import WhatIfBody
 from gateway.api.openapi import complete
 
 BODIES = (
@@ -30,6 +31,7 @@ BODIES = (
     TeamBody,
     TeamPut,
     TeamState,
+    WhatIfBody,
     WorkerBody,
 )
 
