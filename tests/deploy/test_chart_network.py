@@ -215,8 +215,8 @@ DESTINATIONS: dict[str, tuple[dict[str, Any], set[int]]] = {
         {16443},
     ),
 }
-LISTENED = {"kv_events.bind"}
-"""Settings of the same types that name where the gateway listens."""
+LISTENED = {"console.allowed_hosts", "kv_events.bind"}
+"""Settings of the same types that name where the gateway listens, or by which names it is called."""
 ADDRESSES: tuple[Any, ...] = (
     field_types.Url,
     field_types.WorkerUrl,

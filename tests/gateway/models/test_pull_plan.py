@@ -26,9 +26,7 @@ def test_chats_and_completions_may() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "changes", [{"reads_cache": False}, {"n": 2}, {"engine_fields": frozenset({"kv_transfer_params"})}]
-)
+@pytest.mark.parametrize("changes", [{"reads_cache": False}, {"n": 2}, {"engine_fields": ("kv_transfer_params",)}])
 def test_some_requests_may_not(changes: dict[str, Any]) -> None:
     """The engine computes the whole prompt, gives several answers, or got the field from the caller."""
     assert not may_pull(**changes)

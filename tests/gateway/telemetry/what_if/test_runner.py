@@ -57,9 +57,10 @@ async def test_a_failure_is_said_and_the_next_job_runs(runner: WhatIfRunner, tmp
 async def test_a_cancelled_job_makes_room_for_the_next(runner: WhatIfRunner, tmp_path: Path) -> None:
     """At once, whether its process has started or not."""
     job = a_job(folder(tmp_path))
-    for wait_s in (0.0, 0.3):
+    for has_process in (False, True):
         runner.start(job)
-        await asyncio.sleep(wait_s)
+        while has_process and runner._process is None:
+            await asyncio.sleep(0.001)
 
         assert runner.cancel()
         assert "cancelled" == runner.status
