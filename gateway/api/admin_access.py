@@ -119,7 +119,7 @@ def who(request: Request) -> AdminKey:
     except AdminKeyRefused:
         refused: RefusedLogins | None = request.app.state.refused_logins
         if refused is not None:
-            refused.count_request(request, has_key=bool(authorization or api_key))
+            refused.count_request(request, "wrong key" if authorization or api_key else "no key")
         raise
     if key.team is not None and getattr(request.scope.get("route"), "path", None) not in TEAM_PATHS:
         text = f"The admin key {key.id!r} is limited to the team {key.team!r}, so it cannot use this route"

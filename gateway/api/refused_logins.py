@@ -18,7 +18,7 @@ from gateway.tenancy.teams.team_store import TeamStore
 
 _log = logging.getLogger(__name__)
 
-Reason = Literal["no key", "wrong key"]
+Reason = Literal["no key", "wrong key", "too many attempts"]
 
 SHORTEST_S = 60.0
 """Minimum seconds between two audit log entries. The interval is doubled while an attack continues."""
@@ -51,12 +51,12 @@ class RefusedLogins:
         self._reasons: dict[str, int] = {}
         self._addresses: dict[str, int] = {}
 
-    def count_request(self, request: Request, *, has_key: bool) -> None:
-        """Count *request*, which was rejected because of a wrong or missing admin key."""
+    def count_request(self, request: Request, reason: Reason) -> None:
+        """Count *request*, which was rejected for *reason*."""
         peer = None if request.client is None else request.client.host
         forwarded = request.headers.getlist("x-forwarded-for")
         source = source_of(peer, ",".join(forwarded) if forwarded else None, self._proxies)
-        self.count("wrong key" if has_key else "no key", None if source is None else str(source))
+        self.count(reason, None if source is None else str(source))
 
     def count(self, reason: Reason, address: str | None) -> None:
         """Count a rejected request from *address*."""

@@ -258,6 +258,8 @@ def create_app(
             admin=admin,
             keys=admin_keys(settings.admin),
             refused_logins=parts.rules.refused_logins,
+            store=parts.rules.tenancy.stores.teams,
+            wall_clock=parts.outside.wall_clock,
             clock=parts.outside.clock,
             completions=parts.path.proxy,
             login_token=login_token,
@@ -602,7 +604,6 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
         *parts.rules.tenancy.loops(),
         *parts.replicas.loops(),
     ]
-    running.append(parts.rules.refused_logins.run())
     if parts.cache_activity is not None:
         running.append(parts.cache_activity.run())
     running += [parts.rules.refused_logins.run(), parts.what_if.runner.run()]

@@ -9,6 +9,7 @@ from typing import Final
 from gateway.api.admin_access import ROLES, AdminAccess, AdminKey
 from gateway.api.refused_logins import RefusedLogins
 from gateway.server.asgi import App
+from gateway.tenancy.teams.team_store import TeamStore
 
 TOKEN_BYTES: Final = 32
 
@@ -29,19 +30,22 @@ def console_of(
     admin: App,
     keys: Sequence[AdminKey],
     refused_logins: RefusedLogins,
+    store: TeamStore,
+    wall_clock: Callable[[], float],
     clock: Callable[[], float],
     completions: App | None = None,
     login_token: str | None = None,
 ) -> App | None:
     """Return the console, or None if *rules* is None.
 
-    *completions* serves the completions that the console sends. *login_token* logs in once as the first admin key with
-    the highest role, within 10 minutes.
+    The audit log in *store* contains logins. *completions* serves the completions that the console sends. *login_token*
+    logs in once as the first admin key with the highest role, within 10 minutes.
     """
     if rules is None:
         return None
     from gateway.console.application import ConsoleOptions, console  # noqa: PLC0415 - an extra
     from gateway.console.login_links import LoginLinks  # noqa: PLC0415
+    from gateway.console.login_records import LoginRecords  # noqa: PLC0415
 
     links = LoginLinks(clock=clock)
     if login_token is not None and keys:
@@ -57,6 +61,7 @@ def console_of(
         access=AdminAccess(keys),
         links=links,
         refused_logins=refused_logins,
+        login_records=LoginRecords(store, wall_clock=wall_clock),
         clock=clock,
         new_token=partial(secrets.token_urlsafe, TOKEN_BYTES),
         completions=completions,

@@ -17,6 +17,7 @@ from gateway.console.all_pages import ACTIONS, DOWNLOADS, PAGES, SENDING
 from gateway.console.answers import HEADERS, NOT_KEPT, redirect
 from gateway.console.login import Login
 from gateway.console.login_links import LoginLinks
+from gateway.console.login_records import LoginRecords
 from gateway.console.page import Action, Page
 from gateway.console.request_checks import RequestRefused, check_host
 from gateway.console.sessions import Sessions
@@ -45,6 +46,7 @@ def console(
     access: AdminAccess,
     links: LoginLinks,
     refused_logins: RefusedLogins,
+    login_records: LoginRecords,
     clock: Callable[[], float],
     new_token: Callable[[], str],
     completions: App | None = None,
@@ -81,10 +83,19 @@ def console(
         sessions=sessions,
         links=links,
         refused_logins=refused_logins,
+        records=login_records,
         trusted_proxies=options.trusted_proxies,
         clock=clock,
     )
-    routes = [
+    handled = (RequestRefused, AdminRefused, HTTPException, Exception)
+    routes = _routes(site, login, pages, (*actions, *_sending(completions)))
+    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, site.error))
+    app.router.redirect_slashes = False
+    return _with_host_check(app, options.allowed_hosts)
+
+
+def _routes(site: Site, login: Login, pages: Sequence[Page], actions: Sequence[Action]) -> list[Route]:
+    return [
         Route(f"{HOME}/", _to_home, methods=["GET"]),
         Route(LOGIN, login.show, methods=["GET"]),
         Route(LOGIN, login.log_in, methods=["POST"]),
@@ -92,12 +103,8 @@ def console(
         Route(f"{PREFIX}{{name}}", site.static, methods=["GET"]),
         *(Route(page.path, site.page(page), methods=["GET"]) for page in pages),
         *(Route(each.path, site.download(each), methods=["GET"]) for each in DOWNLOADS),
-        *(Route(each.path, site.action(each), methods=["POST"]) for each in (*actions, *_sending(completions))),
+        *(Route(each.path, site.action(each), methods=["POST"]) for each in actions),
     ]
-    handled = (RequestRefused, AdminRefused, HTTPException, Exception)
-    app = Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, site.error))
-    app.router.redirect_slashes = False
-    return _with_host_check(app, options.allowed_hosts)
 
 
 def _sending(completions: App | None) -> tuple[Action, ...]:

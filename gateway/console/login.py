@@ -11,6 +11,7 @@ from gateway.console import answers
 from gateway.console.forms import form_of
 from gateway.console.login_limit import LoginLimit
 from gateway.console.login_links import LoginLinks
+from gateway.console.login_records import LoginRecords, Means
 from gateway.console.request_checks import check_csrf, check_origin
 from gateway.console.sessions import Sessions
 from gateway.console.site import HOME, LOGIN, Site, back_to
@@ -19,7 +20,7 @@ from gateway.protocol.networks import Address, Networks, source_of
 
 
 class Login:
-    """Handlers for login and logout. *refused_logins* records failed logins in the audit log."""
+    """Handlers for login and logout. *records* records both in the audit log, and *refused_logins* failed logins."""
 
     def __init__(
         self,
@@ -29,6 +30,7 @@ class Login:
         sessions: Sessions,
         links: LoginLinks,
         refused_logins: RefusedLogins,
+        records: LoginRecords,
         trusted_proxies: Sequence[str],
         clock: Callable[[], float],
     ) -> None:
@@ -37,6 +39,7 @@ class Login:
         self._sessions = sessions
         self._links = links
         self._refused_logins = refused_logins
+        self._records = records
         self._proxies = Networks(trusted_proxies)
         self._limit = LoginLimit(clock=clock)
 
@@ -47,7 +50,7 @@ class Login:
         if token and request.headers.get("sec-fetch-site") not in ("cross-site", "same-site"):
             key = self._links.exchange(token)
             if key is not None:
-                return self._open(request, key, HOME)
+                return await self._open(request, key, HOME, "one-time link")
             text = "This link was used before, or it is older than 10 minutes. Log in with an admin key."
             return self._form(403, text, HOME)
         place = back_to(request.query_params.get("next"), HOME)
@@ -62,15 +65,16 @@ class Login:
         place, address = back_to(form.get("next"), HOME), self._address(request)
         wait_s = self._limit.retry_after_s(address)
         if wait_s > 0:
+            self._refused_logins.count_request(request, "too many attempts")
             headers = {"retry-after": str(int(wait_s) + 1)}
             return self._form(429, f"Too many failed logins. Try again in {int(wait_s) + 1} seconds.", place, headers)
         try:
             key = self._access.check(None, form.get("key", ""))
         except GatewayError:
             self._limit.count_failure(address)
-            self._refused_logins.count_request(request, has_key=bool(form.get("key")))
+            self._refused_logins.count_request(request, "wrong key" if form.get("key") else "no key")
             return self._form(403, "The admin key is unknown.", place)
-        return self._open(request, key, place)
+        return await self._open(request, key, place, "admin key")
 
     async def log_out(self, request: Request) -> Response:
         """End the session at once, on all pages."""
@@ -79,13 +83,15 @@ class Login:
         if session is not None:
             check_csrf((await form_of(request)).get("csrf", ""), session)
             self._sessions.end(session)
+            await self._records.record_logout(session.key, self._address(request))
         return answers.without_session(answers.redirect(LOGIN))
 
-    def _open(self, request: Request, key: AdminKey, place: str) -> Response:
+    async def _open(self, request: Request, key: AdminKey, place: str, means: Means) -> Response:
         """Start a new session, and end the session that the browser had before."""
         former = self._site.session_of(request)
         if former is not None:
             self._sessions.end(former)
+        await self._records.record_login(key, self._address(request), means)
         return answers.with_session(answers.redirect(place), self._sessions.open(key))
 
     def _form(self, status: int, text: str | None, place: str, headers: dict[str, str] | None = None) -> Response:

@@ -7,7 +7,20 @@ import msgspec
 
 from gateway.tenancy.ledger.cursor import Page
 
-Action = Literal["create", "update", "rotate", "delete", "drain", "undrain", "reload", "refuse", "start", "credit"]
+Action = Literal[
+    "create",
+    "update",
+    "rotate",
+    "delete",
+    "drain",
+    "undrain",
+    "reload",
+    "refuse",
+    "start",
+    "credit",
+    "login",
+    "logout",
+]
 Kind = Literal["team", "key", "worker", "settings", "login"]
 
 HIDDEN = frozenset({"digest", "former_digest", "secret", "secret_sha256", "secret_env", "pepper", "api_key"})
@@ -18,7 +31,7 @@ AuditPage = Page["AuditEntry"]
 
 
 class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """Change in the audit log, which stores keep as JSON."""
+    """Change or login in the audit log, which stores keep as JSON."""
 
     time: str
     """Time of the change in RFC 3339 format, in UTC, to the millisecond."""

@@ -13,6 +13,7 @@ RULES = ConsoleRules(allowed_hosts=frozenset(), session_idle_s=600, session_max_
 async def test_there_is_no_console_unless_it_is_enabled() -> None:
     async with administration() as admin:
         how = {"keys": KEYS, "refused_logins": admin.refused_logins, "clock": Clock()}
+        how |= {"store": admin.store, "wall_clock": admin.clock}
 
         assert console_of(None, admin=admin.api, **how) is None  # type: ignore[arg-type]
         assert console_of(RULES, admin=admin.api, **how) is not None  # type: ignore[arg-type]
@@ -22,7 +23,14 @@ async def test_the_link_logs_in_with_the_highest_role() -> None:
     keys = (AdminKey("vi", "viewer", "a"), AdminKey("boss", "owner", "b"), AdminKey("op", "operator", "c"))
     async with administration(keys=keys) as admin:
         app = console_of(
-            RULES, admin=admin.api, keys=keys, refused_logins=admin.refused_logins, clock=Clock(), login_token="link"
+            RULES,
+            admin=admin.api,
+            keys=keys,
+            refused_logins=admin.refused_logins,
+            store=admin.store,
+            wall_clock=admin.clock,
+            clock=Clock(),
+            login_token="link",
         )
         assert app is not None
         async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="https://localhost") as http:

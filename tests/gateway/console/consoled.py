@@ -15,6 +15,7 @@ from gateway.console.all_pages import ACTIONS, PAGES
 from gateway.console.answers import COOKIE
 from gateway.console.application import ConsoleOptions, console
 from gateway.console.login_links import LoginLinks
+from gateway.console.login_records import LoginRecords
 from gateway.console.page import Action, Page
 from gateway.server.asgi import App
 from tests.fakes.backends import Answers
@@ -71,6 +72,10 @@ class Consoled:
         assert 303 == (await browser.log_in(f"s3cret-of-{who}")).status_code
         return browser
 
+    async def changes(self) -> list[Any]:
+        """Audit log entries except those of logins, latest first."""
+        return [entry for entry in await self.administration.audited() if entry["kind"] != "login"]
+
 
 @asynccontextmanager
 async def consoled(
@@ -95,6 +100,7 @@ async def consoled(
             access=AdminAccess(keys),
             links=links,
             refused_logins=admin.refused_logins,
+            login_records=LoginRecords(admin.store, wall_clock=admin.clock),
             clock=clock,
             new_token=lambda: f"token-{next(numbers)}",
             completions=completions,

@@ -65,7 +65,11 @@ async def test_a_trusted_proxy_names_the_address() -> None:
         first = await proxy.post("/console/login", headers, key="wrong")
         second = await proxy.post("/console/login", {**headers, "x-forwarded-for": "192.0.2.9"}, key="wrong")
 
-    assert [429, 403] == [first.status_code, second.status_code]
+        assert [429, 403] == [first.status_code, second.status_code]
+        await site.administration.refused_logins.settle()
+        (entry,) = await site.administration.audited()
+        assert {"wrong key": 11, "too many attempts": 1} == entry["after"]["reasons"]
+        assert {"192.0.2.1": 11, "192.0.2.9": 1} == entry["after"]["addresses"]
 
 
 async def test_a_login_of_another_site_is_refused() -> None:
@@ -103,6 +107,31 @@ async def test_logging_out_ends_the_session_at_once() -> None:
 
         assert (303, "/console/login") == (answer.status_code, answer.headers["location"])
         assert 303 == (await thief.get("/console")).status_code
+
+
+async def test_a_login_and_a_logout_are_in_the_audit_log() -> None:
+    async with consoled() as site:
+        browser = site.browser()
+        await browser.log_in("s3cret-of-op")
+        await browser.submit("/console/logout")
+        logout, login = await site.administration.audited()
+
+    assert ("op", "operator", "login", "login", "console") == tuple(
+        login[name] for name in ("who", "role", "action", "kind", "id")
+    )
+    assert {"address": "127.0.0.1", "with": "admin key"} == login["after"]
+    assert ("op", "logout", {"address": "127.0.0.1"}) == (logout["who"], logout["action"], logout["after"])
+    assert "s3cret" not in str((login, logout))
+
+
+async def test_a_login_with_a_link_is_in_the_audit_log() -> None:
+    async with consoled() as site:
+        site.links.add("link", site_key())
+        await site.browser().get("/console/login?token=link")
+        (entry,) = await site.administration.audited()
+
+    assert ("ow", "login", "one-time link") == (entry["who"], entry["action"], entry["after"]["with"])
+    assert "token" not in str(entry)
 
 
 async def test_logging_out_needs_the_token_of_the_session() -> None:

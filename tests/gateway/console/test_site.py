@@ -72,7 +72,7 @@ async def test_an_action_is_done_once_and_reported_once() -> None:
         assert "The team blue was created." in (await browser.get("/console")).text
         assert "The team blue was created." not in (await browser.get("/console")).text
         assert [("ow", "create", "blue")] == [
-            (entry["who"], entry["action"], entry["id"]) for entry in await site.administration.audited()
+            (entry["who"], entry["action"], entry["id"]) for entry in await site.changes()
         ]
 
 
@@ -93,7 +93,7 @@ async def test_an_action_needs_its_role() -> None:
 
         assert 403 == answer.status_code
         assert "This action needs the role operator." in answer.text
-        assert [] == await site.administration.audited()
+        assert [] == await site.changes()
 
 
 async def test_an_outcome_can_be_a_page() -> None:
@@ -121,7 +121,7 @@ async def test_a_forged_action_changes_nothing(headers: dict[str, str], csrf: st
         answer = await browser.post("/console/create", headers, **fields)
 
         assert 403 == answer.status_code
-        assert [] == await site.administration.audited()
+        assert [] == await site.changes()
 
 
 async def test_an_action_without_a_session_changes_nothing() -> None:
@@ -129,7 +129,7 @@ async def test_an_action_without_a_session_changes_nothing() -> None:
         answer = await site.browser().post("/console/create", name="blue")
 
         assert (303, "/console/login") == (answer.status_code, answer.headers["location"])
-        assert [] == await site.administration.audited()
+        assert [] == await site.changes()
 
 
 async def test_an_error_has_a_page() -> None:

@@ -25,7 +25,19 @@ async def test_changes_are_listed_latest_first_in_pages() -> None:
 
 async def test_an_empty_log_says_so() -> None:
     async with consoled() as site:
-        assert "No changes are recorded yet." in (await (await site.logged_in("vi")).get("/console/audit")).text
+        browser = await site.logged_in("vi")
+        await site.administration.file.run(lambda connection: connection.execute("DELETE FROM directory_audit"))
+        text = (await browser.get("/console/audit")).text
+
+    assert "No changes are recorded yet." in text
+
+
+async def test_the_log_shows_logins() -> None:
+    async with consoled() as site:
+        text = (await (await site.logged_in("vi")).get("/console/audit")).text
+
+    assert "<td>login</td>\n<td>login <strong>console</strong></td>" in text
+    assert '<dt>address</dt><dd><code>none</code> → <code>"127.0.0.1"</code></dd>' in text
 
 
 async def test_a_wrong_address_is_an_error_page() -> None:

@@ -36,7 +36,7 @@ async def test_an_operator_drains_and_undrains_a_worker() -> None:
 
         await browser.submit("/console/do/undrain", worker=worker.id, model="tiny")
         assert not worker.is_draining
-        assert ["undrain", "drain"] == [entry["action"] for entry in await site.administration.audited()]
+        assert ["undrain", "drain"] == [entry["action"] for entry in await site.changes()]
 
 
 async def test_an_unknown_worker_is_reported() -> None:
