@@ -5,7 +5,7 @@ import pytest
 
 from routing.live_sessions import Session
 from routing.request import Request
-from routing.sessions import FILTER_SLOTS, PromptEnds, Sessions
+from routing.sessions import FILTER_SLOTS, MAX_LOOPED_BLOCKS, PromptEnds, Sessions
 from tests.routing.examples import A, B, a_request
 
 HEAD = "system"
@@ -156,33 +156,41 @@ class TestNewcomer:
         assert displaced[1] < displaced[0] / 5
 
 
+@pytest.mark.parametrize("length", [0, MAX_LOOPED_BLOCKS])
 class TestPromptEnds:
-    def test_the_last_end_in_a_prompt_is_found(self) -> None:
+    """Prompts with *length* more blocks, so that short and long ones are searched."""
+
+    def test_the_last_end_in_a_prompt_is_found(self, length: int) -> None:
         """Two blocks of the prompt are ends. A prompt without an end has none."""
         ends = PromptEnds()
-        for block in (3, 5):
+        for block in (3, -5):
             ends.put(block, Session())
 
-        assert 5 == ends.last_in(np.array([1, 3, 4, 5, 6], np.uint64).tobytes())
-        assert ends.last_in(np.array([1, 4, 6], np.uint64).tobytes()) is None
+        assert -5 == ends.last_in(prompt(1, 3, 4, -5, 6, length=length))
+        assert ends.last_in(prompt(1, 4, 6, length=length)) is None
         assert ends.last_in(b"") is None
 
-    def test_a_block_with_the_counter_of_an_end_is_not_taken_for_it(self) -> None:
+    def test_a_block_with_the_counter_of_an_end_is_not_taken_for_it(self, length: int) -> None:
         """The two numbers differ by the number of counters. Removing one leaves the other."""
         ends, alike = PromptEnds(), 3 + FILTER_SLOTS
         ends.put(3, Session())
-        assert ends.last_in(np.array([alike], np.uint64).tobytes()) is None
+        assert ends.last_in(prompt(alike, length=length)) is None
 
         ends.put(alike, Session())
         ends.pop(3)
-        assert alike == ends.last_in(np.array([3, alike], np.uint64).tobytes())
+        assert alike == ends.last_in(prompt(3, alike, length=length))
 
-    def test_removing_an_absent_block_changes_nothing(self) -> None:
+    def test_removing_an_absent_block_changes_nothing(self, length: int) -> None:
         ends = PromptEnds()
         ends.put(3, Session())
 
         assert ends.pop(3 + FILTER_SLOTS) is None
-        assert 3 == ends.last_in(np.array([3], np.uint64).tobytes())
+        assert 3 == ends.last_in(prompt(3, length=length))
+
+
+def prompt(*blocks: int, length: int) -> bytes:
+    """Return the hashes of a prompt with *blocks* after *length* blocks that are no ends."""
+    return np.array([*range(100, 100 + length), *blocks], np.int64).tobytes()
 
 
 def test_requests_are_counted_by_how_their_session_is_recognized() -> None:
