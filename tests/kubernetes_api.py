@@ -17,11 +17,12 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 Json = dict[str, Any]
-Kind = Literal["EndpointSlice", "Pod"]
+Kind = Literal["EndpointSlice", "Pod", "InferencePool"]
 
 _GROUPS: dict[str, tuple[str, str, Kind]] = {
     "/api/v1": ("v1", "pods", "Pod"),
     "/apis/discovery.k8s.io/v1": ("discovery.k8s.io/v1", "endpointslices", "EndpointSlice"),
+    "/apis/inference.networking.k8s.io/v1": ("inference.networking.k8s.io/v1", "inferencepools", "InferencePool"),
 }
 
 
@@ -87,6 +88,15 @@ def a_pod(
             "conditions": [{"type": "Ready", "status": "True" if ready else "False"}],
         },
     }
+
+
+def a_pool(name: str, *ports: int, labels: Mapping[str, str] | None = None, protocol: str | None = None) -> Json:
+    spec: Json = {
+        "selector": {"matchLabels": {"app": "vllm"} if labels is None else dict(labels)},
+        "targetPorts": [{"number": port} for port in ports],
+        "endpointPickerRef": {"name": "warmgate", "port": {"number": 9002}},
+    }
+    return {"metadata": {"name": name}, "spec": spec | ({"appProtocol": protocol} if protocol else {})}
 
 
 # ---- the server
@@ -162,7 +172,8 @@ class KubernetesApi:
 
     def put(self, thing: Json, namespace: str = "default") -> None:
         """Make it, or change it."""
-        kind: Kind = "EndpointSlice" if "addressType" in thing else "Pod"
+        is_pool = "targetPorts" in thing.get("spec", {})
+        kind: Kind = "EndpointSlice" if "addressType" in thing else "InferencePool" if is_pool else "Pod"
         key = (kind, namespace, thing["metadata"]["name"])
         self._version += 1
         group = next(group for group, _, its in _GROUPS.values() if its == kind)
@@ -265,7 +276,7 @@ class KubernetesApi:
             return
         token = asked.query.get("continue")
         if token is None:
-            version, items = self._version, list(self._matching(found, asked.query.get("labelSelector", "")))
+            version, items = self._version, list(self._matching(found, asked))
         elif token in self._pages:
             version, items = self._pages.pop(token)
         else:
@@ -285,9 +296,9 @@ class KubernetesApi:
         """Anyone who is in the middle of a list gets 410 for its next page."""
         self._pages.clear()
 
-    def _matching(self, found: "_Found", selector: str) -> Iterator[Json]:
+    def _matching(self, found: "_Found", asked: Asked) -> Iterator[Json]:
         for (kind, namespace, _), thing in self._objects.items():
-            if kind == found.kind and found.namespace in (None, namespace) and _selects(selector, thing):
+            if kind == found.kind and found.namespace in (None, namespace) and _selects(asked, thing):
                 yield thing
 
     async def _watch(self, asked: Asked, found: "_Found", writer: asyncio.StreamWriter) -> None:
@@ -306,7 +317,7 @@ class KubernetesApi:
                 await self._tell(writer, {"type": "ERROR", "object": _status(410)})
                 break
             changed, reached = self._changed, self._version
-            lines = self._since(version, found, asked.query.get("labelSelector", ""))
+            lines = self._since(version, found, asked)
             for line in lines:
                 await self._tell(writer, line)
             version = reached
@@ -318,13 +329,13 @@ class KubernetesApi:
                     await changed.wait()
         writer.write(b"0\r\n\r\n")
 
-    def _since(self, version: int, found: "_Found", selector: str) -> list[Json]:
-        """What has happened since *version*, for anyone who sees only what *selector* selects."""
+    def _since(self, version: int, found: "_Found", asked: Asked) -> list[Json]:
+        """What has happened since *version*, for anyone who sees only what *asked* selects."""
         lines = []
         for change in self._changes:
             if change.version <= version or change.kind != found.kind or change.type in self.faults.lost:
                 continue
-            if found.namespace in (None, change.object["metadata"]["namespace"]) and _selects(selector, change.object):
+            if found.namespace in (None, change.object["metadata"]["namespace"]) and _selects(asked, change.object):
                 lines.append({"type": change.type, "object": change.object})
         return lines
 
@@ -377,15 +388,20 @@ def _collection(path: str) -> _Found | None:
     return None
 
 
+def _api_group(group: str) -> Json:
+    name, _, version = group.partition("/")
+    preferred = {"groupVersion": group, "version": version}
+    return {"name": name, "versions": [preferred], "preferredVersion": preferred}
+
+
 def _document(path: str) -> Json | None:
     """What kubectl reads to find out what there is."""
     match path:
         case "/api":
             return {"kind": "APIVersions", "versions": ["v1"]}
         case "/apis":
-            version = {"groupVersion": "discovery.k8s.io/v1", "version": "v1"}
-            group = {"name": "discovery.k8s.io", "versions": [version], "preferredVersion": version}
-            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": [group]}
+            groups = [_api_group(group) for group, _, _ in _GROUPS.values() if "/" in group]
+            return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         case "/version":
             return {"major": "1", "minor": "33", "gitVersion": "v1.33.0"}
         case _ if path in _GROUPS:
@@ -400,8 +416,12 @@ def _document(path: str) -> Json | None:
     return None
 
 
-def _selects(selector: str, thing: Json) -> bool:
-    """``a=b,c!=d,e``, which is all that is asked here."""
+def _selects(asked: Asked, thing: Json) -> bool:
+    """Whether *thing* has the labels ``a=b,c!=d,e`` and the name that are asked for; nothing else is asked here."""
+    field, _, name = asked.query.get("fieldSelector", "").partition("=")
+    if field and (field != "metadata.name" or name != thing["metadata"]["name"]):
+        return False
+    selector = asked.query.get("labelSelector", "")
     labels = thing["metadata"].get("labels", {})
     for part in filter(None, selector.split(",")):
         name, sign, value = part.replace("==", "=").partition("!=" if "!=" in part else "=")

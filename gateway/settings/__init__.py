@@ -41,7 +41,13 @@ from gateway.settings.adapters import AdapterSettings, AdaptersSettings
 from gateway.settings.admin import AdminKeySettings, AdminSettings
 from gateway.settings.change import Change, applicable
 from gateway.settings.disaggregation import DisaggregationSettings
-from gateway.settings.discovery import DnsSettings, KubernetesSettings, PodsSettings, ServiceSettings
+from gateway.settings.discovery import (
+    DnsSettings,
+    InferencePoolSettings,
+    KubernetesSettings,
+    PodsSettings,
+    ServiceSettings,
+)
 from gateway.settings.dynamo import DynamoSettings, InstanceSettings
 from gateway.settings.engine_events import WorkerEventsSettings
 from gateway.settings.failures import BreakerSettings, DrainSettings, HealthSettings, RetrySettings, TimeoutSettings
@@ -84,6 +90,7 @@ __all__ = [
     "FallbackSettings",
     "HealthSettings",
     "IndexSettings",
+    "InferencePoolSettings",
     "InstanceSettings",
     "KeySettings",
     "KubernetesSettings",

@@ -49,6 +49,15 @@ class PodsSettings(Group):
     )
 
 
+class InferencePoolSettings(Group):
+    name: ObjectName = Field(
+        description="name of the InferencePool whose endpoints are workers. Each target port of each pod is a worker."
+    )
+    namespace: ObjectName | None = Field(
+        default=None, description="namespace of the InferencePool and its pods. Null means kubernetes.namespace."
+    )
+
+
 class DnsSettings(Group):
     name: HostName = Field(description="DNS name whose addresses are workers, e.g. the name of a headless Service")
     port: int = Field(ge=1, le=65535, description="port of all workers that the DNS name resolves to")

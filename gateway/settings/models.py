@@ -10,7 +10,7 @@ from gateway.protocol.field_types import Alias, Group, ModelName, StrategyName, 
 from gateway.protocol.worker_address import endpoint, id_of_address
 from gateway.settings.adapters import AdapterSettings
 from gateway.settings.disaggregation import DisaggregationSettings, RoleName, misplaced
-from gateway.settings.discovery import DnsSettings, PodsSettings, ServiceSettings
+from gateway.settings.discovery import DnsSettings, InferencePoolSettings, PodsSettings, ServiceSettings
 from gateway.settings.dynamo import DynamoSettings
 from gateway.settings.engine_events import WorkerEventsSettings
 from gateway.settings.fallbacks import (
@@ -185,6 +185,11 @@ class ModelSettings(Group):
     pods: PodsSettings | None = Field(
         default=None, description="labels of the Kubernetes pods that are additional workers. Null means no pods."
     )
+    inference_pool: InferencePoolSettings | None = Field(
+        default=None,
+        description="InferencePool (inference.networking.k8s.io/v1) whose endpoints are additional workers. Null means "
+        "no InferencePool.",
+    )
     dns: DnsSettings | None = Field(
         default=None, description="DNS name whose addresses are additional workers. Null means no DNS name."
     )
@@ -297,7 +302,8 @@ class ModelSettings(Group):
     @property
     def _is_found(self) -> bool:
         """Whether discovery can find workers that the settings do not list."""
-        return any(source is not None for source in (self.workers_file, self.service, self.pods, self.dns))
+        sources = (self.workers_file, self.service, self.pods, self.inference_pool, self.dns)
+        return any(source is not None for source in sources)
 
 
 def unpriced_fallbacks(models: Sequence[ModelSettings]) -> Iterator[str]:

@@ -17,13 +17,14 @@ from gateway.workers.discovery.discovery_status import DiscoveryStatus
 from gateway.workers.discovery.dns import DnsDiscovery, DnsSource
 from gateway.workers.discovery.endpoints import ServiceSource
 from gateway.workers.discovery.file import FileDiscovery
+from gateway.workers.discovery.inference_pool import PoolSource
 from gateway.workers.discovery.source import WorkerSource
 from gateway.workers.discovery.static import StaticDiscovery
 from gateway.workers.kubernetes.access import ApiAccess
 from gateway.workers.kubernetes.reflector import ReflectorIntervals
 from gateway.workers.kv_events.sources import host_of
 from gateway.workers.worker_spec import WorkerSpec
-from tests.kubernetes_api import a_slice, an_endpoint, kubernetes_api
+from tests.kubernetes_api import a_pod, a_pool, a_slice, an_endpoint, kubernetes_api
 
 Sets = AsyncGenerator[tuple[WorkerSpec, ...], None]
 
@@ -88,6 +89,22 @@ async def kubernetes(folder: Path, workers: Sequence[WorkerSpec]) -> AsyncIterat
 
 
 @asynccontextmanager
+async def inference_pool(folder: Path, workers: Sequence[WorkerSpec]) -> AsyncIterator[Place]:
+    """A pool whose pods are objects of their own: two that change may come as two sets."""
+    pods = [a_pod(worker.id, host_of(worker.url)) for worker in workers]
+    async with kubernetes_api(a_pool("vllm", 1), *pods) as api:
+        made = Discoveries(
+            *(ApiAccess(api.url, namespace="default"), ReflectorIntervals(relist_s=5, watch_s=240)),
+            parse=parsed_workers,
+            clock=asyncio.get_running_loop().time,
+            rng=random.Random(1),
+        )
+        refused: list[str] = []
+        yield Place(made.make(WorkerSource("tiny", PoolSource(name="vllm")), refused.extend), None)
+        assert [] == refused
+
+
+@asynccontextmanager
 async def dns(folder: Path, workers: Sequence[WorkerSpec]) -> AsyncIterator[Place]:
     """A resolver that knows the workers by their names, as addresses."""
     answers = [*map(host_of_worker, workers)]
@@ -107,9 +124,9 @@ def host_of_worker(worker: WorkerSpec) -> str:
     return host_of(worker.url)
 
 
-ALL: list[Open] = [static, file, kubernetes, dns]
+ALL: list[Open] = [static, file, kubernetes, inference_pool, dns]
 CHANGING: list[Open] = [file, kubernetes, dns]
-SORTED: list[Open] = [kubernetes, dns]
+SORTED: list[Open] = [kubernetes, inference_pool, dns]
 """Those that give workers an order of their own, and names too: no one else does."""
 
 

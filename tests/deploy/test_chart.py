@@ -208,6 +208,10 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
         r"networkPolicy\.enginePorts is empty, and config\.models\[0\]\.workers_file",
     ),
     (
+        tiny(networkPolicy={"enabled": True}, config={"models": [{"name": "a", "inference_pool": {"name": "a"}}]}),
+        r"networkPolicy\.enginePorts is empty, and config\.models\[0\]\.inference_pool has no numeric port",
+    ),
+    (
         tiny(
             networkPolicy={"enabled": True}, config={"models": [{"name": "a", "service": {"name": "a", "port": "x"}}]}
         ),

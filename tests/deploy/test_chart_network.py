@@ -49,6 +49,8 @@ def _of_workers(model: ModelSettings) -> Iterator[int]:
         if worker.kv_events is not None:
             for address in filter(None, (worker.kv_events.endpoint, worker.kv_events.replay_endpoint)):
                 yield from range(_port(address), _port(address) + worker.kv_events.ranks)
+    if model.inference_pool is not None:
+        yield from (443, 6443)  # of the API server
     for port in [each.port for each in (model.service, model.pods) if each is not None]:
         yield from (443, 6443)  # of the API server
         if port is not None and port.isdigit():

@@ -98,6 +98,7 @@ def test_it_may_read_where_its_workers_are_and_nothing_else(release: Release) ->
             assert (rule["apiGroups"], rule["resources"]) in (
                 (["discovery.k8s.io"], ["endpointslices"]),
                 ([""], ["pods"]),
+                (["inference.networking.k8s.io"], ["inferencepools"]),
             )
 
 
@@ -109,6 +110,11 @@ def test_it_may_read_where_its_workers_are_and_nothing_else(release: Release) ->
         (with_service(), [NAMESPACE], ["endpointslices"]),
         (with_service(service={"name": "a", "namespace": "models"}), ["models"], ["endpointslices"]),
         ({"name": "a", "pods": {"selector": "app=a", "namespace": "models"}}, ["models"], ["pods"]),
+        (
+            {"name": "a", "inference_pool": {"name": "a", "namespace": "models"}},
+            ["models"],
+            ["pods", "inferencepools"],
+        ),
         (
             with_service(pods={"selector": "app=a", "namespace": "models"}),
             [NAMESPACE, "models"],

@@ -54,7 +54,7 @@ def settings_facts(path: Path | None, *, now: float) -> SettingsFacts:
             strategy=model.strategy,
             uses_events=STRATEGIES[model.strategy].needs_events and model.tokenizer.source != "none",
             workers=tuple(map(_worker, specs[model.name])),
-            may_find_workers=any((model.workers_file, model.service, model.pods, model.dns)),
+            may_find_workers=any((model.workers_file, model.service, model.pods, model.inference_pool, model.dns)),
             fallbacks=tuple(
                 FallbackFacts(id=f"bedrock:{each.bedrock.model_id}", every_s=every_s)
                 for each in model.fallbacks

@@ -6,6 +6,7 @@ from pathlib import Path
 from gateway.settings import (
     DnsSettings,
     DynamoSettings,
+    InferencePoolSettings,
     KubernetesSettings,
     ModelSettings,
     PodsSettings,
@@ -20,6 +21,7 @@ from gateway.settings.rules import SQLITE
 from gateway.workers.discovery.dns import DnsSource
 from gateway.workers.discovery.endpoints import ServiceSource
 from gateway.workers.discovery.file import FileSource, read_workers
+from gateway.workers.discovery.inference_pool import PoolSource
 from gateway.workers.discovery.pods import PodsSource
 from gateway.workers.discovery.source import SourceSpec, WorkerSource
 from gateway.workers.kubernetes.access import IN_CLUSTER, ApiAccess
@@ -36,7 +38,9 @@ def model_workers(models: Iterable[ModelSettings]) -> tuple[ModelWorkers, ...]:
             model.upstream_model,
             tuple(map(worker_spec, model.workers)),
             is_disaggregated=model.disaggregation is not None,
-            is_searched_for=any(place is not None for place in (model.service, model.pods, model.dns)),
+            is_searched_for=any(
+                place is not None for place in (model.service, model.pods, model.inference_pool, model.dns)
+            ),
         )
         for model in models
     )
@@ -67,6 +71,7 @@ def sources_of(model: ModelSettings) -> tuple[WorkerSource, ...]:
         None if model.workers_file is None else FileSource(model.workers_file),
         None if model.service is None else _service(model.service),
         None if model.pods is None else _pods(model.pods),
+        None if model.inference_pool is None else _inference_pool(model.inference_pool),
         None if model.dns is None else _dns(model.dns),
     )
     return tuple(WorkerSource(model.name, where) for where in places if where is not None)
@@ -149,6 +154,10 @@ def _service(service: ServiceSettings) -> ServiceSource:
 
 def _pods(pods: PodsSettings) -> PodsSource:
     return PodsSource(pods.selector, pods.namespace, pods.port)
+
+
+def _inference_pool(pool: InferencePoolSettings) -> PoolSource:
+    return PoolSource(pool.name, pool.namespace)
 
 
 def _dns(dns: DnsSettings) -> DnsSource:

@@ -3,19 +3,31 @@
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
-from typing import Final, Generic
+from typing import Final, Generic, Protocol
 
 from gateway.workers.discovery.discovery_status import DiscoveryStatus
 from gateway.workers.discovery.found import Found, loses
 from gateway.workers.discovery.source import WorkerSource
 from gateway.workers.kubernetes.collection import ObjectT
-from gateway.workers.kubernetes.reflector import CollectionSnapshot, Reflector
+from gateway.workers.kubernetes.reflector import CollectionSnapshot
 from gateway.workers.worker_spec import WorkerSpec, is_valid
 
 _log = logging.getLogger(__name__)
 
 SETTLE_S: Final = 0.1
 """Seconds for which a worker can be missing before objects are listed again. Endpoints can move between slices."""
+
+
+class Snapshots(Protocol[ObjectT]):
+    """Copies of Kubernetes objects that are kept up to date, such as those of a `Reflector`."""
+
+    def ask_again(self, in_s: float) -> None:
+        """List all objects again after *in_s* seconds."""
+        ...
+
+    def snapshots(self) -> AsyncGenerator[CollectionSnapshot[ObjectT], None]:
+        """Yield a snapshot after each change and after each failure. The iterator never ends."""
+        ...
 
 
 class KubernetesDiscovery(Generic[ObjectT]):
@@ -28,7 +40,7 @@ class KubernetesDiscovery(Generic[ObjectT]):
     def __init__(
         self,
         source: WorkerSource,
-        reflector: Callable[[], Reflector[ObjectT]],
+        reflector: Callable[[], Snapshots[ObjectT]],
         read: Callable[[Sequence[ObjectT]], Found],
         *,
         discovery_status: DiscoveryStatus,

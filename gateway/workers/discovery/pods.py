@@ -1,7 +1,7 @@
 """Convert Kubernetes pods and their annotations into workers, without any I/O."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar, Final
 
@@ -63,27 +63,43 @@ class PodsSource:
 
 def workers_among(pods: Sequence[Pod], wanted: PodsSource) -> Found:
     """Return the pods that have an address and have not ended. Pods that are not ready, or are terminating, drain."""
+
+    def ports(pod: Pod) -> tuple[int, ...] | str:
+        port = _port(pod, wanted.port)
+        return port if isinstance(port, str) else (port,)
+
+    return workers_at(pods, ports, wanted.namespace)
+
+
+def workers_at(pods: Sequence[Pod], ports_of: Callable[[Pod], tuple[int, ...] | str], namespace: str | None) -> Found:
+    """Return a worker for each port of each pod that has an address and has not ended.
+
+    *ports_of* returns the ports of a pod that serve the model, or a message that says why the pod has none. Several
+    ports are data-parallel ranks, in the order of the ports. *namespace* is the namespace that the settings name.
+    """
     workers: list[WorkerSpec] = []
     sentences: list[str] = []
     for pod in pods:
         # An evicted pod is there without an address; one that has ended may still have one.
         if not pod.status.pod_ip or pod.status.phase in ("Succeeded", "Failed"):
             continue
-        port = _port(pod, wanted.port)
-        if isinstance(port, str):
-            sentences.append(f"pod {pod.metadata.name}: {port}.")
+        ports = ports_of(pod)
+        if isinstance(ports, str):
+            sentences.append(f"pod {pod.metadata.name}: {ports}.")
             continue
         annotations = _Annotations(pod)
-        workers.append(_worker(pod, pod.status.pod_ip, port, annotations, wanted))
-        sentences += annotations.sentences
+        workers += _workers(pod, pod.status.pod_ip, ports, annotations, namespace)
+        sentences += dict.fromkeys(annotations.sentences)
     return Found(one_per_address(workers), tuple(sorted(sentences)))
 
 
-def _worker(pod: Pod, address: str, port: int, annotations: "_Annotations", wanted: PodsSource) -> WorkerSpec:
-    ranks = annotations.number(RANKS, 1)
-    return WorkerSpec(
-        url=url_of(address, port),
-        id=pod_id(pod.metadata.name, wanted.namespace),
+def _workers(
+    pod: Pod, address: str, ports: tuple[int, ...], annotations: "_Annotations", namespace: str | None
+) -> Iterator[WorkerSpec]:
+    name, ranks = pod_id(pod.metadata.name, namespace), annotations.number(RANKS, 1)
+    worker = WorkerSpec(
+        url=url_of(address, ports[0]),
+        id=name,
         uid=pod.metadata.uid or None,
         zone=(pod.metadata.labels or {}).get(ZONE_LABEL) or None,
         tier=annotations.number(TIER, 0),
@@ -94,15 +110,29 @@ def _worker(pod: Pod, address: str, port: int, annotations: "_Annotations", want
         ranks=ranks,
         kv_events=_events(annotations, address, max(1, ranks)),
     )
+    if len(ports) == 1:
+        yield worker
+        return
+    for rank, port in enumerate(ports):
+        yield replace(
+            worker,
+            url=url_of(address, port),
+            id=f"{name}-rank-{rank}",
+            ranks=1,
+            kv_events=_events(annotations, address, 1, rank),
+        )
 
 
-def _events(annotations: "_Annotations", address: str, ranks: int) -> EventsSpec | None:
-    """Return the KV event endpoints in the annotations of a pod, or None if the engine must be queried for them."""
+def _events(annotations: "_Annotations", address: str, ranks: int, first_rank: int = 0) -> EventsSpec | None:
+    """Return the KV event endpoints in the annotations of a pod, or None if the engine must be queried for them.
+
+    Each rank publishes at the port after that of the rank before it. *first_rank* is the first of the *ranks* ranks.
+    """
     port, replay_port = annotations.number(EVENTS_PORT, 0), annotations.number(REPLAY_PORT, 0)
     if not port:
         return None
-    replay = endpoint_at(address, replay_port) if replay_port else None
-    return EventsSpec(endpoint=endpoint_at(address, port), replay_endpoint=replay, ranks=ranks)
+    replay = endpoint_at(address, replay_port + first_rank) if replay_port else None
+    return EventsSpec(endpoint=endpoint_at(address, port + first_rank), replay_endpoint=replay, ranks=ranks)
 
 
 def _is_ready(pod: Pod) -> bool:

@@ -115,7 +115,7 @@ class HttpApi:
     async def list_all(self, collection: Collection[ObjectT]) -> ObjectList[ObjectT]:
         """Return all objects (see `Api.list_all`). Each page can take *list_s*. All pages show the same version."""
         found: list[ObjectT] = []
-        query: dict[str, Any] = {"labelSelector": collection.selector, "limit": self._page}
+        query: dict[str, Any] = {**collection.query(), "limit": self._page}
         async with self._connected(collection) as (client, path):
             while True:
                 page = await self._page_of(client, path, query)
@@ -130,7 +130,7 @@ class HttpApi:
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + lasts_s
         query = {
-            "labelSelector": collection.selector,
+            **collection.query(),
             "watch": "true",
             "allowWatchBookmarks": "true",
             "resourceVersion": version,

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from gateway.workers.kubernetes.objects import EndpointSlice, Object, Pod
+from gateway.workers.kubernetes.objects import EndpointSlice, InferencePool, Object, Pod
 
 ObjectT = TypeVar("ObjectT", bound=Object)
 
@@ -21,9 +21,16 @@ class Collection(Generic[ObjectT]):
     selector: str
     namespace: str | None
     """Kubernetes namespace of the objects. None selects the namespace of the gateway."""
+    name: str | None = None
+    """Name of the only object in the collection. None means that the collection is not limited to one name."""
 
     def path(self, namespace: str) -> str:
         return f"/{self.group}/namespaces/{namespace}/{self.resource}"
+
+    def query(self) -> dict[str, str]:
+        """Return the query parameters that select the objects of the collection."""
+        labels = {"labelSelector": self.selector} if self.selector else {}
+        return labels if self.name is None else labels | {"fieldSelector": f"metadata.name={self.name}"}
 
 
 def slices_of(service: str, namespace: str | None) -> Collection[EndpointSlice]:
@@ -35,3 +42,8 @@ def slices_of(service: str, namespace: str | None) -> Collection[EndpointSlice]:
 def pods_with(selector: str, namespace: str | None) -> Collection[Pod]:
     """Return the collection of pods whose labels match *selector*."""
     return Collection(Pod, "api/v1", "pods", selector, namespace)
+
+
+def pool_named(name: str, namespace: str | None) -> Collection[InferencePool]:
+    """Return the collection that contains only the InferencePool *name*, or nothing if the pool does not exist."""
+    return Collection(InferencePool, "apis/inference.networking.k8s.io/v1", "inferencepools", "", namespace, name)

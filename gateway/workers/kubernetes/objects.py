@@ -1,6 +1,7 @@
-"""Fields of EndpointSlices and pods that the gateway reads.
+"""Fields of EndpointSlices, pods and InferencePools that the gateway reads.
 
-The format is that of https://kubernetes.io/docs/reference/kubernetes-api/ (discovery.k8s.io/v1, v1). Instead of an
+The formats are those of https://kubernetes.io/docs/reference/kubernetes-api/ (discovery.k8s.io/v1, v1) and of
+https://gateway-api-inference-extension.sigs.k8s.io/reference/spec/ (inference.networking.k8s.io/v1). Instead of an
 empty list, a field may be missing or null.
 """
 
@@ -88,4 +89,24 @@ class Pod(msgspec.Struct, frozen=True):
     status: PodStatus = PodStatus()
 
 
-Object: TypeAlias = EndpointSlice | Pod
+class PoolSelector(msgspec.Struct, frozen=True, rename="camel"):
+    match_labels: Mapping[str, str] | None = None
+
+
+class PoolPort(msgspec.Struct, frozen=True):
+    number: int
+
+
+class InferencePoolSpec(msgspec.Struct, frozen=True, rename="camel"):
+    selector: PoolSelector = PoolSelector()
+    target_ports: tuple[PoolPort, ...] | None = None
+    """Ports of each pod. Each port is an endpoint of its own, such as one data-parallel rank."""
+    app_protocol: str | None = None
+
+
+class InferencePool(msgspec.Struct, frozen=True):
+    metadata: Metadata
+    spec: InferencePoolSpec = InferencePoolSpec()
+
+
+Object: TypeAlias = EndpointSlice | Pod | InferencePool

@@ -223,12 +223,21 @@ app.kubernetes.io/component: gateway
 {{- if kindIs "bool" $set -}}
 {{- ternary "true" "" $set -}}
 {{- else -}}
-{{- range .Values.config.models }}{{ if .pods }}true{{ end }}{{ end -}}
+{{- range .Values.config.models }}{{ if or .pods .inference_pool }}true{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.readsPools" -}}
+{{- $set :=  .Values.rbac.inferencePools -}}
+{{- if kindIs "bool" $set -}}
+{{- ternary "true" "" $set -}}
+{{- else -}}
+{{- range .Values.config.models }}{{ if .inference_pool }}true{{ end }}{{ end -}}
 {{- end -}}
 {{- end -}}
 
 {{- define "warmgate.asksKubernetes" -}}
-{{- if or (include "warmgate.readsSlices" .) (include "warmgate.readsPods" .) -}}true{{- end -}}
+{{- if or (include "warmgate.readsSlices" .) (include "warmgate.readsPods" .) (include "warmgate.readsPools" .) -}}true{{- end -}}
 {{- end -}}
 
 {{/* Namespaces of workers, one per line. */}}
@@ -236,7 +245,7 @@ app.kubernetes.io/component: gateway
 {{- $usual := dig "kubernetes" "namespace" nil .Values.config | default .Release.Namespace -}}
 {{- $found := .Values.rbac.namespaces -}}
 {{- range .Values.config.models -}}
-{{- range list .service .pods -}}
+{{- range list .service .pods .inference_pool -}}
 {{- if kindIs "map" . -}}
 {{- $found = append $found (.namespace | default $usual) -}}
 {{- end -}}
@@ -257,6 +266,11 @@ app.kubernetes.io/component: gateway
 {{- if include "warmgate.readsPods" . }}
 - apiGroups: [""]
   resources: [pods]
+  verbs: [get, list, watch]
+{{- end }}
+{{- if include "warmgate.readsPools" . }}
+- apiGroups: [inference.networking.k8s.io]
+  resources: [inferencepools]
   verbs: [get, list, watch]
 {{- end }}
 {{- end -}}

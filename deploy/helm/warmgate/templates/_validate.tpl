@@ -162,7 +162,7 @@ Rules between values, which a schema cannot express. Every message begins with t
 {{- if $model.workers_file -}}
 {{- $faults = append $faults (printf "networkPolicy.enginePorts is empty, and config.models[%d].workers_file is a file that the chart cannot read: list the ports of the workers." $number) -}}
 {{- end -}}
-{{- range list "service" "pods" "dns" -}}
+{{- range list "service" "pods" "inference_pool" "dns" -}}
 {{- $found := get $model . -}}
 {{- if and $found (not (regexMatch "^[0-9]+$" (toString (get $found "port")))) -}}
 {{- $faults = append $faults (printf "networkPolicy.enginePorts is empty, and config.models[%d].%s has no numeric port: list the ports of the workers." $number .) -}}
