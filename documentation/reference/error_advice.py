@@ -23,13 +23,15 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "AdminClosed": "Add a key to `admin.keys`.",
         "UnknownModel": "Use a name that `GET /v1/models` lists.",
         "UnknownResponse": "Send the whole conversation instead of `previous_response_id`.",
+        "UnknownFile": "Use an id that `GET /v1/files` lists.",
         "UnknownWorker": "Use an id that `warmgate workers list` shows.",
         "UnknownRoute": "Use a path of the page [Endpoints](routes.md). The error message can name a suitable path.",
         "MethodNotAllowed": "Use a method that the header `allow` names.",
         "RequestTooSlow": (
             "Send the request faster, or raise `server.body_idle_s` or lower `server.min_body_bytes_per_s`."
         ),
-        "BodyTooLarge": "Send a smaller body, or raise `server.max_body_bytes`.",
+        "BodyTooLarge": "Send a smaller body, or raise `server.max_body_bytes`. For a file, the message names "
+        "the limit.",
         "UnsupportedMedia": "Send the body as JSON, or as a form to the audio endpoints, and use a supported "
         "`content-encoding`.",
         "HeadTooLarge": "Send fewer or shorter headers, or raise `server.max_header_bytes`.",
@@ -43,6 +45,8 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "StoreUnavailable": "Retry after the time in `retry-after`. The operator has to restore the store.",
         "StoreRefuses": "The operator has to read the message and correct the store.",
         "StoreUnfit": "The operator has to correct the store: `warmgate store check` says what is wrong.",
+        "FilesUnavailable": "Retry after the time in `retry-after`. The operator has to make the folder `files.folder` "
+        "writable, or free space on its disk.",
         "MemoryShort": "Retry after the time in `retry-after`, add a gateway, or raise `server.max_memory_bytes` or "
         "`server.max_bodies_bytes`.",
         "GuardrailUnavailable": (

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Match
 
 from gateway.api import base_url, probes
 from gateway.api import explain as explain_api
+from gateway.api import files as files_api
 from gateway.api import models as models_api
 from gateway.api import responses as responses_api
 from gateway.api import usage as usage_api
@@ -63,10 +64,12 @@ def public_api(
     api.state.explainer = explainer
     api.state.admin_access = admin_access
     api.state.access = access
+    api.state.files = None
     routers = (
         base_url.router,
         models_api.router,
         responses_api.router,
+        files_api.router,
         usage_api.router,
         probes.router,
         explain_api.router,

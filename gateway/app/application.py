@@ -46,6 +46,7 @@ from gateway.app.mapping.surroundings import (
     admin_keys,
     configured_models,
     console_rules,
+    file_rules,
     receiver_of,
     team_receivers,
     trace_rules,
@@ -63,6 +64,7 @@ from gateway.app.tokenizers import Tokenizers
 from gateway.backends.client import WorkerClient
 from gateway.backends.fallbacks.canary import Canary
 from gateway.backends.http_client import HttpClient
+from gateway.batch.files import Files
 from gateway.models.cache_check import CacheCheck
 from gateway.models.registry import Models
 from gateway.models.response_affinity.owners import ResponseOwners
@@ -214,6 +216,8 @@ class _Parts:
     shapes: _Shapes | None
     """Recorded request shapes, or None if they are not recorded."""
     what_if: WhatIf
+    files: Files | None
+    """Files of teams, or None if the gateway serves no files."""
     loop_watch: LoopWatch
     metrics: Metrics
     receipts: ReceiptRing | None
@@ -312,6 +316,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         cache_activity,
         shapes,
         _what_if(settings, shapes, completed_requests, outside),
+        _files(settings, rules.tenancy, outside),
         loop_watch,
         metrics,
         receipts,
@@ -455,6 +460,7 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
     api.state.refused_logins = parts.rules.refused_logins
     stores = tenancy.stores
     api.state.store = tenancy
+    api.state.files = parts.files
     api.state.self_view = SelfView(
         stores.usage, stores.quota, tenancy.plans, fleet.models, tenancy.zone, parts.outside.wall_clock
     )
@@ -611,6 +617,8 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
         live = parts.followed.live
         running.append(parts.followed.audit.started(lambda: live.in_force))
     running.append(path.owners.run())
+    if parts.files is not None:
+        running.append(parts.files.run())
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
 
 
@@ -777,6 +785,11 @@ def _what_if(
         settings.index.default_worker_blocks * settings.index.default_block_size,
         outside.wall_clock,
     )
+
+
+def _files(settings: Settings, tenancy: Tenancy, outside: _Outside) -> Files | None:
+    rules = file_rules(settings)
+    return None if rules is None else Files(tenancy.stores.files, rules, wall_clock=outside.wall_clock)
 
 
 def _cache_activity(settings: Settings, outside: _Outside, fleet: _Fleet) -> CacheActivity | None:

@@ -11,6 +11,9 @@ from gateway.api.admin_v1.redis_claims import RedisClaims
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
 from gateway.app.sqlite_migrations import MIGRATIONS
 from gateway.app.store_rules import StoreAddressError, StoreRules
+from gateway.batch.records import RecordStore
+from gateway.batch.redis_records import RedisRecords
+from gateway.batch.sqlite_records import SqliteRecords
 from gateway.models.response_affinity.owners import OwnerStore
 from gateway.models.response_affinity.redis_owners import RedisOwners
 from gateway.models.response_affinity.sqlite_owners import SqliteOwners
@@ -41,6 +44,7 @@ class Stores:
     claims: Claims
     quota: QuotaStore
     owners: OwnerStore
+    files: RecordStore
     doubt: Callable[[StoreUnfit], None]
     """Function to call when the store turns out to be unfit for use.
 
@@ -134,6 +138,7 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
         claims=SqliteClaims(file, wall_clock=wall_clock),
         quota=quota,
         owners=SqliteOwners(file, lifetime_s=rules.response_days * _DAY_S, wall_clock=wall_clock),
+        files=SqliteRecords(file, "file"),
         doubt=_goes_on,
         open=opened,
         identify=initialized,
@@ -174,6 +179,7 @@ def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
         claims=RedisClaims(link),
         quota=quota,
         owners=RedisOwners(link, lifetime_s=rules.response_days * _DAY_S),
+        files=RedisRecords(link, "file"),
         doubt=quota.doubt,
         open=opened,
         identify=lambda: teams.identify(given),

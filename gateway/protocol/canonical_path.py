@@ -8,7 +8,8 @@ from typing import Final
 from urllib.parse import quote
 
 PREFIX: Final = "/v1"
-_BELOW: Final = ("/models/", "/responses/")
+_BELOW: Final = ("/models/", "/responses/", "/files/")
+_LISTS: Final = ("/models", "/files")
 _SAFE: Final = "/!$&'()*+,;=:@"
 """Characters that need no escapes in a path (RFC 3986, 3.3), in addition to letters, digits and ``-._~``."""
 
@@ -25,7 +26,7 @@ def canonical(path: str, served: Container[str]) -> str:
     if plain in served:
         return plain
     under = PREFIX + plain
-    if under in served or plain == "/models" or plain.startswith(_BELOW):
+    if under in served or plain in _LISTS or plain.startswith(_BELOW):
         return under
     return plain
 

@@ -12,6 +12,7 @@
     |   +-- Forbidden           403, the key is known but has no permission
     |   +-- UnknownModel        404 model_not_found
     |   +-- UnknownResponse     404 response_not_found
+    |   +-- UnknownFile         404 file_not_found
     |   +-- UnknownWorker       404 worker_not_found
     |   +-- UnknownRoute        404
     |   +-- UnknownEntity       404, a team or a key
@@ -30,6 +31,7 @@
     +-- QueueFull               503 + retry-after: the wait for a worker would be too long
     |   +-- WaitsTooLong        internal: a fallback should answer
     +-- StoreUnavailable               503 + retry-after: the store of keys or quotas is unavailable
+    +-- FilesUnavailable        503 + retry-after: the folder of files cannot be read or written
     +-- MemoryShort             503 + retry-after: a memory limit is reached
     +-- GuardrailUnavailable           503 + retry-after: a guardrail gave no verdict
     |   +-- TooMuchToScan       400 guardrail_limit, too much text for the time limit
@@ -233,6 +235,13 @@ class UnknownResponse(ClientError):
     code = "response_not_found"
 
 
+class UnknownFile(ClientError):
+    """Raised if the caller's team has no file with the id that the caller names."""
+
+    status = 404
+    code = "file_not_found"
+
+
 class UnknownWorker(ClientError):
     """Raised if the model has no worker of the given id."""
 
@@ -324,6 +333,14 @@ class StoreUnavailable(GatewayError):
     status = 503
     type = "service_unavailable_error"
     code = "store_unavailable"
+
+
+class FilesUnavailable(GatewayError):
+    """Raised if the folder of files cannot be read or written."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "files_unavailable"
 
 
 class MemoryShort(GatewayError):

@@ -22,6 +22,7 @@ from gateway.settings.fallbacks import (
     BedrockSettings,
     ModelBedrockSettings,
 )
+from gateway.settings.files import FilesSettings
 from gateway.settings.guardrails import GuardrailSettings, unknown_guardrails
 from gateway.settings.models import ModelSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
@@ -71,6 +72,7 @@ class Settings(Group):
     request_shapes: RequestShapesSettings = Field(
         default=RequestShapesSettings(), description="recording of the times and sizes of requests for replays"
     )
+    files: FilesSettings = Field(default=FilesSettings(), description="files that teams upload for batches (/v1/files)")
     bedrock: BedrockSettings = Field(
         default=BedrockSettings(), description="Amazon Bedrock settings that all models share"
     )
@@ -154,6 +156,9 @@ class Settings(Group):
         if self.console.enabled and not self.admin.keys:
             text = "needs an admin key, with which people log in. Configure admin.keys"
             found.append(Contradiction(("console", "enabled"), text))
+        if self.files.folder is not None and self.store.url is None:
+            text = "needs a store, because the properties of files must outlast a restart. Set store.url"
+            found.append(Contradiction(("files", "folder"), text))
         if not self.models:
             found.append(Contradiction(("models",), "is empty. Configure at least one model"))
         return unless_contradictory(self, found)

@@ -1,10 +1,12 @@
 """Conversion of settings to the options of the server, the admin API and telemetry."""
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import ConfiguredModel
 from gateway.app.console import ConsoleRules
+from gateway.batch.files import FileRules
 from gateway.server.on_uvicorn import ServingOptions
 from gateway.server.shared_state import ConnectionLimits
 from gateway.settings import (
@@ -61,6 +63,21 @@ def console_rules(settings: Settings) -> ConsoleRules | None:
         session_idle_s=console.session_idle_s,
         session_max_s=console.session_max_s,
         trusted_proxies=server.trusted_proxies,
+    )
+
+
+def file_rules(settings: Settings) -> FileRules | None:
+    """Return the rules of files, or None if the gateway serves no files."""
+    files = settings.files
+    if files.folder is None:
+        return None
+    return FileRules(
+        folder=Path(files.folder),
+        max_file_bytes=files.max_file_bytes,
+        max_lines=files.max_lines,
+        max_team_bytes=files.max_team_bytes,
+        max_team_files=files.max_team_files,
+        keep_s=files.keep_s,
     )
 
 

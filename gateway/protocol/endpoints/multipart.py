@@ -117,6 +117,19 @@ def _part(raw: bytes, start: int, end: int) -> FormPart:
     return FormPart(name, is_file, value, end)
 
 
+def part_head(head: bytes) -> tuple[str, str | None]:
+    """Return the field name in the headers *head* of a form part, and its file name, or None if it is not a file.
+
+    Raises:
+        MalformedBody: if the headers are malformed or ambiguous.
+    """
+    disposition = _fields(head).get(b"content-disposition")
+    if disposition is None:
+        raise MalformedBody("A part of the multipart body has no content-disposition with a name")
+    name, filename = _names_in(disposition)
+    return name, None if filename is None else filename.decode("utf-8", "replace")
+
+
 def _fields(head: bytes) -> dict[bytes, bytes]:
     fields: dict[bytes, bytes] = {}
     for line in head.split(b"\r\n"):
@@ -132,6 +145,12 @@ def _fields(head: bytes) -> dict[bytes, bytes]:
 
 def _name_in(disposition: bytes) -> tuple[str, bool]:
     """Return the name of a form part, and whether the part is a file."""
+    name, filename = _names_in(disposition)
+    return name, filename is not None
+
+
+def _names_in(disposition: bytes) -> tuple[str, bytes | None]:
+    """Return the name of a form part, and its file name, or None if the part is not a file."""
     kind, semicolon, rest = disposition.partition(b";")
     parameters = _parameters(semicolon + rest)
     if parameters is None or kind.strip(b" \t").lower() != b"form-data":
@@ -141,12 +160,12 @@ def _name_in(disposition: bytes) -> tuple[str, bool]:
         raise MalformedBody("A part of the multipart body has no content-disposition with a name")
     if not _NAME(name) or name == b"_charset_":
         raise MalformedBody("A field name in the multipart body is not allowed: use letters, digits and _.-[]")
-    is_file = parameters.pop(b"filename", None) is not None
+    filename = parameters.pop(b"filename", None)
     if parameters:
         raise MalformedBody(
             "A content-disposition of the multipart body must have only the parameters name and filename"
         )
-    return name.decode(), is_file
+    return name.decode(), filename
 
 
 def _parameters(text: bytes) -> dict[bytes, bytes] | None:
