@@ -28,12 +28,15 @@ class Variants:
         Raises:
             ValueError: if no weight is above 0.
         """
+        self.weights: Mapping[str, float] = dict(weights)
+        """Weights of all variants, including those that are never chosen."""
         self._weights = {name: weight for name, weight in weights.items() if weight > 0.0}
         total = sum(self._weights.values())
         if total <= 0.0:
             raise ValueError("at least one weight must be above 0")
         self.shares: Mapping[str, float] = {name: weight / total for name, weight in self._weights.items()}
         """Share of all requests that each variant gets."""
+        self._text = key
         self._key = hashlib.blake2b(key.encode("utf-8", "surrogatepass"), digest_size=32).digest()
         self._names = list(self._weights)
         self._ends: list[float] = []
@@ -42,6 +45,14 @@ class Variants:
             end += share
             self._ends.append(end)
         self._at = start % 1.0
+
+    def reweighed(self, weights: Mapping[str, float]) -> "Variants":
+        """Return variants with other *weights* that hash callers with the same key and continue the sequence.
+
+        Raises:
+            ValueError: if no weight is above 0.
+        """
+        return Variants(weights, key=self._text, start=self._at)
 
     def order(self, caller: str) -> list[str]:
         """Return all variants, starting with the one for *caller*. Each next variant is the one for *caller* if the

@@ -47,6 +47,7 @@ in at most one entry per minute.
 | repetitions | A `POST` repeated with the same `idempotency-key` within 24 hours gets the same answer. |
 | rotation | With `grace_s`, the former secret of a key stays valid for that time. |
 | drains | A drain affects one gateway only. |
+| weights of routes | They affect all gateways that share the store, until the weights in the settings change. |
 
 If a `POST` is repeated with the same `idempotency-key`, the repetition has no further effect. The gateway does not
 store the secret of a new key, and derives the secret again from the caller's admin key. A later rotation of a key

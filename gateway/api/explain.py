@@ -116,7 +116,7 @@ class Explainer:
             "model": choice.model,
             "rule": choice.rule,
             "sticky": route.sticky,
-            "share": round(route.variants.shares[choice.model], 6) if by_weight else None,
+            "share": round(route.variants.shares.get(choice.model, 0.0), 6) if by_weight else None,
             "shares": {name: round(share, 6) for name, share in route.variants.shares.items()},
         }
 

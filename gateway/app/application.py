@@ -386,6 +386,7 @@ def _followed(
         on_applied=audit.changed,
     )
     tenancy.directory.follow_workers(live.have_added)
+    tenancy.directory.follow_routes(fleet.models.use_weights)
     reloader = None if configuration is None else Reloader(configuration, live.reload)
     return _Followed(rank_discovery, reloads, discoveries, live, reloader, audit)
 

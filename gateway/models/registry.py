@@ -7,6 +7,7 @@ from gateway.models.model_names import ModelNames
 from gateway.models.routes.route import Route
 from gateway.models.routes.routes import RouteTable
 from gateway.protocol.errors import UnknownModel
+from gateway.tenancy.teams.route_weights import RouteWeights
 
 
 class Models:
@@ -16,6 +17,7 @@ class Models:
         """Create a registry of *models*. Without *models*, call `replace` later."""
         self._models = models or {}
         self._names = names or ModelNames([])
+        self._weights: Mapping[str, RouteWeights] = {}
         self.routes: RouteTable | None = None
         """Routing table of names that stand for several models, or None if there are no such names."""
 
@@ -27,7 +29,15 @@ class Models:
         """Serve only *models* from now on. *names* also maps the names of *routes*."""
         self._models = models
         self._names = names
+        if routes is not None:
+            routes.use_weights(self._weights)
         self.routes = routes
+
+    def use_weights(self, stored: Mapping[str, RouteWeights]) -> None:
+        """Use the weights in *stored*, by route name, for current and future routes. Other routes use the settings."""
+        self._weights = stored
+        if self.routes is not None:
+            self.routes.use_weights(stored)
 
     def ids(self) -> list[str]:
         """Return the names and aliases of all models, without patterns."""

@@ -18,15 +18,18 @@ from gateway.tenancy.teams.change_result import change_result
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.redis_teams import RedisTeamStore
+from gateway.tenancy.teams.route_weights import RouteWeights
 from gateway.tenancy.teams.secret import fingerprint
 from gateway.tenancy.teams.sqlite_teams import SqliteTeamStore
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import (
     Change,
     DeleteKey,
+    DeleteRoute,
     DeleteTeam,
     DeleteWorker,
     PutKey,
+    PutRoute,
     PutTeam,
     PutWorker,
     Snapshot,
@@ -223,6 +226,24 @@ async def test_listeners_hear_at_once_and_after_each_change(opened: Open) -> Non
             assert written == await other.load()
 
 
+async def test_weights_of_routes_are_kept_and_heard_of(opened: Open) -> None:
+    weights = RouteWeights("modèle/1", {"a": 90.0, "b": 10.5}, {"a": 1.0, "b": 0.0}, changed_at=5.0)
+    async with opened() as one, opened() as other, aclosing(other.changes()) as heard:
+        await next_of(heard)
+        written = await one.write(PutRoute(weights), entry("chat"))
+        await next_of(heard)
+
+        assert Snapshot(1, routes={"modèle/1": weights}) == written == await other.load()
+    async with opened() as later:
+        assert written == await later.load()
+        await later.write(DeleteRoute("modèle/1"), entry("gone"))
+        with pytest.raises(UnknownEntity):
+            await later.write(DeleteRoute("modèle/1"), entry("again"))
+
+        assert Snapshot(2) == await later.load()
+        assert ["gone", "chat"] == await logged(later)
+
+
 async def test_added_workers_are_kept_and_heard_of(opened: Open) -> None:
     worker = AddedWorker("modèle 1", "http://10.0.0.7:8000", "w7", created_at=5.0)
     async with opened() as one, opened() as other, aclosing(other.changes()) as heard:
@@ -392,7 +413,7 @@ def _random_change(rng: random.Random, now: Snapshot) -> Change:
     worker = AddedWorker(name, f"http://{rng.choice('hij')}:1", id_)
     if rng.random() < 0.1:
         team, key = None, None
-    match rng.randrange(11):
+    match rng.randrange(13):
         case 0 | 1 | 2:
             return PutTeam(Team(name, weight=rng.uniform(1, 9)), team)
         case 3 | 4 | 5:
@@ -401,7 +422,8 @@ def _random_change(rng: random.Random, now: Snapshot) -> Change:
             return DeleteKey(id_)
         case 7 | 8:
             return PutWorker(worker)
-        case 9:
-            return DeleteWorker(name, id_)
+        case 9 | 10 | 11:
+            weights = RouteWeights(name, {"m": rng.uniform(1, 9)}, {"m": 1.0})
+            return rng.choice((DeleteWorker(name, id_), PutRoute(weights), DeleteRoute(name)))
         case _:
             return DeleteTeam(name, with_keys=rng.random() < 0.5)

@@ -129,3 +129,16 @@ def test_a_weight_of_0_gets_nothing() -> None:
 def test_weights_that_are_all_0_are_refused() -> None:
     with pytest.raises(ValueError, match="at least one weight must be above 0"):
         Variants({"a": 0.0}, key="x")
+
+
+def test_other_weights_keep_the_key_and_the_place_in_the_sequence() -> None:
+    variants = Variants({"a": 1.0, "b": 1.0}, key="chat")
+    for _ in range(7):
+        variants.deal()
+    again = variants.reweighed({"a": 1.0, "b": 1.0})
+
+    assert {"a": 1.0, "b": 1.0} == variants.weights
+    assert first_of(variants, range(100)) == first_of(again, range(100))
+    assert [variants.deal() for _ in range(20)] == [again.deal() for _ in range(20)]
+    with pytest.raises(ValueError, match="above 0"):
+        variants.reweighed({"a": 0.0})

@@ -39,6 +39,7 @@ LONGEST_MODEL, LONGEST_URL, LONGEST_ID = 300, 1000, 200
 
 Amount = Annotated[int, Field(ge=1, le=MOST_UNITS)]
 Usd = Annotated[float, Field(gt=0, le=MOST_USD)]
+RouteWeight = Annotated[float, Field(ge=0, le=MOST_UNITS, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=LIGHTEST, le=HEAVIEST)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 Names = Annotated[tuple[Alias, ...], Field(max_length=MOST_NAMES)]
@@ -204,6 +205,13 @@ OPERATOR_FIELDS = frozenset({"limits", "model_limits", "blocked", "weight", "pri
 def written(body: RequestBody) -> dict[str, Any]:
     """Return the fields of *body* that differ from their defaults, as JSON values."""
     return body.model_dump(mode="json", exclude_defaults=True)
+
+
+class RouteWeightsBody(RequestBody):
+    route: ModelName = Field(description="name of the route in the settings, not an alias")
+    weights: Annotated[dict[ModelName, RouteWeight], Field(min_length=1, max_length=MOST_NAMES)] = Field(
+        description="weight of each model of the route, relative to the others; 0 for none; at least one above 0"
+    )
 
 
 class CreditBody(RequestBody):

@@ -10,7 +10,7 @@ from gateway.cli.backup.redis_backup import RedisBackup
 from gateway.cli.backup.sqlite_backup import integrity_faults
 from gateway.storage.redis_link import RedisLink
 from gateway.storage.sqlite_file import SqliteFile
-from gateway.tenancy.teams.redis_teams import KEYS, TEAMS, WORKERS
+from gateway.tenancy.teams.redis_teams import KEYS, ROUTES, TEAMS, WORKERS
 from gateway.tenancy.teams.team_store import Snapshot
 
 MOST = 20
@@ -36,15 +36,18 @@ class Rows:
     keys: int
     workers: int = 0
     """Number of workers that were added with the admin API."""
+    routes: int = 0
+    """Number of routes whose weights were set with the admin API."""
 
 
 def faults_of(snapshot: Snapshot, rows: Rows, declared: Collection[str]) -> list[str]:
-    """Return the problems found in teams, keys and workers. *declared* has the names of the teams in the settings."""
+    """Return the problems found in the rows. *declared* has the names of the teams in the settings."""
     faults = []
     for what, read, there in (
         ("teams", len(snapshot.teams), rows.teams),
         ("keys", len(snapshot.keys), rows.keys),
         ("workers", len(snapshot.workers), rows.workers),
+        ("weights of routes", len(snapshot.routes), rows.routes),
     ):
         if read != there:
             faults.append(f"{there - read} of {there} {what} cannot be read")
@@ -72,7 +75,8 @@ async def sqlite_faults(file: SqliteFile) -> tuple[Rows, list[str]]:
         (teams,) = connection.execute("SELECT count(*) FROM directory_teams").fetchone()
         (keys,) = connection.execute("SELECT count(*) FROM directory_keys").fetchone()
         (workers,) = connection.execute("SELECT count(*) FROM directory_workers").fetchone()
-        return Rows(teams, keys, workers), faults
+        (routes,) = connection.execute("SELECT count(*) FROM directory_routes").fetchone()
+        return Rows(teams, keys, workers, routes), faults
 
     return await file.run(act)
 
@@ -82,6 +86,7 @@ async def redis_faults(link: RedisLink, backup: RedisBackup) -> tuple[Rows, list
     teams = await link.ask(lambda client: client.hlen(TEAMS))
     keys = await link.ask(lambda client: client.hlen(KEYS))
     workers = await link.ask(lambda client: client.hlen(WORKERS))
+    routes = await link.ask(lambda client: client.hlen(ROUTES))
     listed = cast("set[bytes]", await link.ask(lambda client: client.smembers("warmgate:ledger:teams")))
     booked = {name.decode() for name in listed}
     names = [name.decode() for name in await backup.names()]
@@ -90,7 +95,7 @@ async def redis_faults(link: RedisLink, backup: RedisBackup) -> tuple[Rows, list
         f"the ledger has usage of the team {team!r}, which is missing from its list of teams"
         for team in ledgers - booked
     ]
-    return Rows(teams, keys, workers), _shortened(unlisted)
+    return Rows(teams, keys, workers, routes), _shortened(unlisted)
 
 
 def _team_and_rest(name: str) -> tuple[str, str]:

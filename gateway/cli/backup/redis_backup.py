@@ -1,8 +1,8 @@
 """Backup and restore of Warmgate's data in Redis, with the permissions of a gateway.
 
-Teams, keys and added workers are read at one point in time. All other data is read key by key while gateways keep
-writing. A request that finishes during the backup may therefore be in the usage sums but not in the records, or in the
-records but not in the sums.
+Teams, keys, added workers and weights of routes are read at one point in time. All other data is read key by key while
+gateways keep writing. A request that finishes during the backup may therefore be in the usage sums but not in the
+records, or in the records but not in the sums.
 """
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
@@ -17,7 +17,7 @@ from gateway.cli.backup.backup_file import BackupWriter, Header, read_records
 from gateway.storage.redis_link import RedisLink
 from gateway.storage.unfit import StoreUnfit
 from gateway.tenancy.teams.identity import Identity
-from gateway.tenancy.teams.redis_teams import CHANGES, IDENTITY, KEYS, PEPPER, REVISION, TEAMS, WORKERS
+from gateway.tenancy.teams.redis_teams import CHANGES, IDENTITY, KEYS, PEPPER, REVISION, ROUTES, TEAMS, WORKERS
 
 PREFIX = b"warmgate:"
 _PASSING = (b"warmgate:replicas:", b"warmgate:quota:check")
@@ -30,7 +30,8 @@ VALUES: Final = 20_000
 """Number of values to write in one pipeline, which amounts to a few MB."""
 _DIRECTORY = """
 return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) or '', redis.call('GET', KEYS[3]) or '',
-    redis.call('HGETALL', KEYS[4]), redis.call('HGETALL', KEYS[5]), redis.call('HGETALL', KEYS[6])}
+    redis.call('HGETALL', KEYS[4]), redis.call('HGETALL', KEYS[5]), redis.call('HGETALL', KEYS[6]),
+    redis.call('HGETALL', KEYS[7])}
 """
 
 
@@ -64,7 +65,7 @@ class RedisBackup:
             StoreUnavailable: if the store cannot be reached.
             OSError: if the backup file exists already or cannot be written.
         """
-        names = (IDENTITY, PEPPER, REVISION, TEAMS, KEYS, WORKERS)
+        names = (IDENTITY, PEPPER, REVISION, TEAMS, KEYS, WORKERS, ROUTES)
         raw, pepper, revision, *hashes = await self._ask(lambda client: client.eval(_DIRECTORY, len(names), *names))
         if raw is None:
             raise StoreUnfit("The store is not initialized, so there is nothing to back up", state="uninitialized")
@@ -74,7 +75,7 @@ class RedisBackup:
         count = 0
         with BackupWriter(path, header) as writer:
             kept = [(REVISION, revision), (PEPPER, pepper if has_pepper else b""), (IDENTITY, raw)]
-            for name, values in zip((TEAMS, KEYS, WORKERS), hashes, strict=True):
+            for name, values in zip((TEAMS, KEYS, WORKERS, ROUTES), hashes, strict=True):
                 for page in _pages(values):
                     writer.write(Record(name.encode(), "hash", page))
             others = await self.names()

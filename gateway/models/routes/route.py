@@ -1,6 +1,6 @@
 """Route: one name that stands for several models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal
 
 import msgspec
@@ -26,7 +26,7 @@ class RouteChoice(msgspec.Struct, frozen=True):
 
 
 class Route:
-    """Rules and weights that select a model for requests to *name*. Only `Variants.deal` changes state."""
+    """Rules and weights that select a model for requests to *name*. Only `Variants.deal` and `reweigh` change state."""
 
     def __init__(
         self,
@@ -44,6 +44,8 @@ class Route:
         self.name = name
         self.first = first
         self.variants = variants
+        self.configured_weights = variants.weights
+        """Weights in the settings, by model."""
         self.rules = tuple(rules)
         self.sticky: Sticky = sticky
         self.passes_on = passes_on
@@ -54,5 +56,23 @@ class Route:
         self.counts_tokens = any(rule.prompt_tokens_from or rule.prompt_tokens_below for rule in self.rules)
         self.looks_inside = any(rule.asks for rule in self.rules)
         """Whether rules require features of requests, so that request bodies must be parsed."""
-        self.models = frozenset((*variants.shares, *(rule.model for rule in self.rules)))
+        self.models = self._selectable()
         """Names of all models that the route can select."""
+
+    @property
+    def is_reweighed(self) -> bool:
+        """Whether the weights in use differ from those in the settings."""
+        return self.variants.weights != self.configured_weights
+
+    def reweigh(self, weights: Mapping[str, float]) -> None:
+        """Use *weights* for the models of the route from now on.
+
+        Raises:
+            ValueError: if no weight is above 0. Then nothing has changed.
+        """
+        if weights != self.variants.weights:
+            self.variants = self.variants.reweighed(weights)
+            self.models = self._selectable()
+
+    def _selectable(self) -> frozenset[str]:
+        return frozenset((*self.variants.shares, *(rule.model for rule in self.rules)))

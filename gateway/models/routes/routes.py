@@ -1,9 +1,10 @@
 """Routes that are in use, and how often each model was chosen."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from gateway.models.routes.route import Route, RouteChoice
+from gateway.tenancy.teams.route_weights import RouteWeights
 
 
 class RouteTable:
@@ -16,6 +17,16 @@ class RouteTable:
 
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes.values())
+
+    def use_weights(self, stored: Mapping[str, RouteWeights]) -> None:
+        """Use the weights in *stored*, by route name, instead of those in the settings.
+
+        Stored weights apply only as long as the settings are those that they were made for. O(routes).
+        """
+        for route in self:
+            override = stored.get(route.name)
+            is_valid = override is not None and override.applies_to(route.configured_weights)
+            route.reweigh(override.weights if is_valid and override is not None else route.configured_weights)
 
     def get(self, name: str) -> Route | None:
         """Return the route with the configured name *name*, or None."""

@@ -8,21 +8,25 @@ from typing import TypeVar, assert_never
 from gateway.protocol.errors import Conflict, UnknownEntity
 from gateway.tenancy.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker, name_of
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.route_weights import MAX_ROUTES, RouteWeights
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import (
     Change,
     DeleteKey,
+    DeleteRoute,
     DeleteTeam,
     DeleteWorker,
     PutKey,
+    PutRoute,
     PutTeam,
     PutWorker,
     Snapshot,
 )
 
-E = TypeVar("E", Team, Key, AddedWorker)
+E = TypeVar("E", Team, Key, AddedWorker, RouteWeights)
 
 NO_WORKERS: Mapping[str, AddedWorker | None] = MappingProxyType({})
+NO_ROUTES: Mapping[str, RouteWeights | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +39,8 @@ class ChangeResult:
     """Keys to write, by id. With the value None, the key is deleted."""
     workers: Mapping[str, AddedWorker | None] = field(default_factory=dict)
     """Workers to write, by `AddedWorker.name`. With the value None, the worker is deleted."""
+    routes: Mapping[str, RouteWeights | None] = field(default_factory=dict)
+    """Weights of routes to write, by route. With the value None, the weights are deleted."""
 
 
 def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
@@ -67,11 +73,28 @@ def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
         case DeleteKey(key_id, former):
             _check_deleted("key", key_id, former, snapshot.keys.get(key_id))
             return _result(snapshot, {}, {key_id: None})
+        case PutWorker() | DeleteWorker() | PutRoute() | DeleteRoute():
+            return _serving_result(change, snapshot)
+        case _:
+            assert_never(change)
+
+
+def _serving_result(change: PutWorker | DeleteWorker | PutRoute | DeleteRoute, snapshot: Snapshot) -> ChangeResult:
+    """Return the result of a change of workers or routes."""
+    match change:
         case PutWorker(worker):
             check_new(worker, snapshot.workers)
             return _result(snapshot, {}, {}, {worker.name: worker})
         case DeleteWorker(model, worker_id):
             return _result(snapshot, {}, {}, {_present(model, worker_id, snapshot.workers): None})
+        case PutRoute(weights):
+            if weights.route not in snapshot.routes and len(snapshot.routes) >= MAX_ROUTES:
+                raise Conflict(f"{MAX_ROUTES} routes already have weights. Set further weights in the settings.")
+            return _result(snapshot, {}, {}, routes={weights.route: weights})
+        case DeleteRoute(route):
+            if route not in snapshot.routes:
+                raise UnknownEntity(f"No weights were set for the route {route[:100]!r}", param="route")
+            return _result(snapshot, {}, {}, routes={route: None})
         case _:
             assert_never(change)
 
@@ -127,14 +150,16 @@ def _result(
     teams: Mapping[str, Team | None],
     keys: Mapping[str, Key | None],
     workers: Mapping[str, AddedWorker | None] = NO_WORKERS,
+    routes: Mapping[str, RouteWeights | None] = NO_ROUTES,
 ) -> ChangeResult:
     after = Snapshot(
         snapshot.revision + 1,
         _with(snapshot.teams, teams),
         _with(snapshot.keys, keys),
         _with(snapshot.workers, workers),
+        _with(snapshot.routes, routes),
     )
-    return ChangeResult(after, teams, keys, workers)
+    return ChangeResult(after, teams, keys, workers, routes)
 
 
 def _with(entities: Mapping[str, E], changed: Mapping[str, E | None]) -> dict[str, E]:

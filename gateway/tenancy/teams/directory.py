@@ -1,4 +1,5 @@
-"""Directory of all teams and keys, both config-managed and API-managed, and of the workers added with the API.
+"""Directory of all teams and keys, both config-managed and API-managed, and of workers and weights of routes that were
+set with the API.
 
 1. The configuration takes precedence. A stored team or key with the same name is ignored.
 2. A key without a team is listed, so that it can be deleted, but gives no access.
@@ -13,6 +14,7 @@ from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.route_weights import RouteWeights
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Snapshot
 
@@ -41,6 +43,7 @@ class Directory:
         self._by_digest: dict[str, Caller] = {}
         """Callers that were looked up so far, by the digest of their secrets."""
         self._on_workers: Callable[[Mapping[str, AddedWorker]], None] | None = None
+        self._on_routes: Callable[[Mapping[str, RouteWeights]], None] | None = None
         self.generation = 0
         """Number of changes so far. After a change, results that were cached from earlier content are invalid."""
 
@@ -75,6 +78,16 @@ class Directory:
         """Call *on_workers* with the added workers now and after each change. *on_workers* must not raise."""
         self._on_workers = on_workers
         on_workers(self._stored.workers)
+
+    @property
+    def routes(self) -> Mapping[str, RouteWeights]:
+        """Weights of routes that were set with the API, by route name."""
+        return self._stored.routes
+
+    def follow_routes(self, on_routes: Callable[[Mapping[str, RouteWeights]], None]) -> None:
+        """Call *on_routes* with the weights of routes now and after each change. *on_routes* must not raise."""
+        self._on_routes = on_routes
+        on_routes(self._stored.routes)
 
     def is_declared_team(self, name: str) -> bool:
         """Return whether the team *name* is managed in the configuration."""
@@ -115,6 +128,8 @@ class Directory:
             self._merge()
             if self._on_workers is not None and snapshot.workers != former.workers:
                 self._on_workers(snapshot.workers)
+            if self._on_routes is not None and snapshot.routes != former.routes:
+                self._on_routes(snapshot.routes)
 
     def fall_behind(self) -> None:
         """Record that the store cannot be read. All known teams and keys stay valid."""

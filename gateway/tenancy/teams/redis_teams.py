@@ -1,9 +1,10 @@
-"""Teams, keys and added workers in Redis, all in one cluster slot.
+"""Teams, keys, added workers and weights of routes in Redis, all in one cluster slot.
 
     warmgate:{directory}:revision   number of changes and random bits, such as 7-3f0a...
     warmgate:{directory}:teams      hash: name -> JSON
     warmgate:{directory}:keys       hash: id -> JSON
     warmgate:{directory}:workers    hash: id and model -> JSON
+    warmgate:{directory}:routes     hash: name of the route -> JSON
     warmgate:{directory}:identity   JSON: `gateway.tenancy.teams.identity.Identity`, written once
     warmgate:{directory}:pepper     32 bytes, if the settings contain no pepper
     warmgate:{directory}:audit      stream, field ``e``: JSON
@@ -34,7 +35,8 @@ from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.change_result import ChangeResult, change_result
 from gateway.tenancy.teams.identity import Identity, changed, new_identity, pepper_of, uninitialized, without_pepper
 from gateway.tenancy.teams.key import Key
-from gateway.tenancy.teams.rows import Rows, row_of
+from gateway.tenancy.teams.route_weights import RouteWeights
+from gateway.tenancy.teams.rows import Entity, Rows, row_of
 from gateway.tenancy.teams.secret import SECRET_BYTES
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Change, Snapshot
@@ -47,15 +49,15 @@ ATTEMPTS = 16
 _PREFIX = "warmgate:{directory}:"
 REVISION, TEAMS, KEYS, WORKERS = (_PREFIX + name for name in ("revision", "teams", "keys", "workers"))
 PEPPER, AUDIT, CHANGES = _PREFIX + "pepper", _PREFIX + "audit", _PREFIX + "changes"
-IDENTITY = _PREFIX + "identity"
+IDENTITY, ROUTES = _PREFIX + "identity", _PREFIX + "routes"
 
 LOAD, WRITE, NOTE, INITIALIZE = (
     Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8")
     for name in ("load", "write", "note", "initialize")
 )
 _FLAT = msgspec.msgpack.Decoder(list[str])
-_TEAM, _KEY, _WORKER = "2", "3", "6"
-"""Positions of the Redis keys of teams, API keys and workers in the list of keys for `write.lua`."""
+_TEAM, _KEY, _WORKER, _ROUTE = "2", "3", "6", "7"
+"""Positions of the Redis keys of teams, API keys, workers and routes in the list of keys for `write.lua`."""
 
 
 class RedisTeamStore:
@@ -66,7 +68,8 @@ class RedisTeamStore:
         self._poll_s = poll_s
         self._known = (b"", Snapshot(0))
         """Revision in the store, together with the snapshot of that revision."""
-        self._teams, self._keys, self._workers = Rows(Team), Rows(Key), Rows(AddedWorker)
+        self._teams, self._keys = Rows(Team), Rows(Key)
+        self._workers, self._routes = Rows(AddedWorker), Rows(RouteWeights)
         self._expected = b""
         """Identity that the store must have. If it is empty, any identity is accepted."""
 
@@ -114,7 +117,7 @@ class RedisTeamStore:
             made = f"{result.snapshot.revision}-{secrets.token_hex(8)}".encode()
             log = (audit_log.row_of(audit), audit_log.KEPT)
             arguments = (revision, made, *log, CHANGES, self._expected, *_rows_of(result))
-            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT, IDENTITY, WORKERS), arguments):
+            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT, IDENTITY, WORKERS, ROUTES), arguments):
                 self._known = (made, result.snapshot)
                 return result.snapshot
         raise StoreUnavailable("The store is busy with other changes. Retry the request", retry_after_s=1.0)
@@ -151,15 +154,15 @@ class RedisTeamStore:
 
     async def _load(self) -> tuple[bytes, Snapshot]:
         known = self._known
-        names = (REVISION, TEAMS, KEYS, IDENTITY, WORKERS)
+        names = (REVISION, TEAMS, KEYS, IDENTITY, WORKERS, ROUTES)
         revision, *rows = await self._ask(LOAD, names, (known[0], self._expected))
         if revision == b"!":
             raise changed(_identity(rows[0]))
         if rows:
-            teams, keys, workers = map(_pairs, rows)
+            teams, keys, workers, routes = map(_pairs, rows)
             number = int(revision.partition(b"-")[0])
-            read = (self._teams.read(teams), self._keys.read(keys), self._workers.read(workers))
-            known = self._known = (revision, Snapshot(number, *read))
+            found = self._workers.read(workers), self._routes.read(routes)
+            known = self._known = (revision, Snapshot(number, self._teams.read(teams), self._keys.read(keys), *found))
         return known
 
     async def _ask(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
@@ -194,10 +197,11 @@ def _pairs(packed: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _rows_of(result: ChangeResult) -> Iterator[str | bytes]:
-    written: tuple[tuple[str, Mapping[str, Team | Key | AddedWorker | None]], ...] = (
+    written: tuple[tuple[str, Mapping[str, Entity | None]], ...] = (
         (_TEAM, result.teams),
         (_KEY, result.keys),
         (_WORKER, result.workers),
+        (_ROUTE, result.routes),
     )
     for which, entities in written:
         for name, entity in entities.items():

@@ -1,4 +1,4 @@
-"""Teams, keys and added workers in their stored form, which is JSON by name or id."""
+"""Teams, keys, added workers and weights of routes in their stored form, which is JSON by name or id."""
 
 import logging
 from collections.abc import Iterable
@@ -8,14 +8,16 @@ import msgspec
 
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.route_weights import RouteWeights
 from gateway.tenancy.teams.team import Team
 
 _log = logging.getLogger(__name__)
 
-E = TypeVar("E", Team, Key, AddedWorker)
+Entity = Team | Key | AddedWorker | RouteWeights
+E = TypeVar("E", Team, Key, AddedWorker, RouteWeights)
 
 
-def row_of(entity: Team | Key | AddedWorker) -> bytes:
+def row_of(entity: Entity) -> bytes:
     """Return the JSON of *entity*. Fields that have their default values are omitted."""
     return msgspec.json.encode(entity)
 

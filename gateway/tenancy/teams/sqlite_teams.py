@@ -1,4 +1,4 @@
-"""Teams, keys and added workers in an SQLite file."""
+"""Teams, keys, added workers and weights of routes in an SQLite file."""
 
 import asyncio
 import secrets
@@ -16,7 +16,8 @@ from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.change_result import ChangeResult, change_result
 from gateway.tenancy.teams.identity import Identity, changed, new_identity, pepper_of, without_pepper
 from gateway.tenancy.teams.key import Key
-from gateway.tenancy.teams.rows import Rows, row_of
+from gateway.tenancy.teams.route_weights import RouteWeights
+from gateway.tenancy.teams.rows import Entity, Rows, row_of
 from gateway.tenancy.teams.secret import SECRET_BYTES
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Change, Snapshot
@@ -34,8 +35,9 @@ TABLES = (
     "INSERT OR IGNORE INTO directory VALUES (1, 0, NULL)",
     "CREATE TABLE IF NOT EXISTS directory_teams (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS directory_keys (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
-    # Older versions ignore this table, so a file needs no migration for it.
+    # Older versions ignore the tables of workers and routes, so a file needs no migration for them.
     "CREATE TABLE IF NOT EXISTS directory_workers (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS directory_routes (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
     """CREATE TABLE IF NOT EXISTS store_identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL,
     fingerprint TEXT NOT NULL)""",
     # AUTOINCREMENT: no position is used twice, so that cursors stay valid.
@@ -58,7 +60,8 @@ class SqliteTeamStore:
         self._has_tables = False
         self._snapshot: Snapshot | None = None
         self._identity: Identity | None = None
-        self._teams, self._keys, self._workers = Rows(Team), Rows(Key), Rows(AddedWorker)
+        self._teams, self._keys = Rows(Team), Rows(Key)
+        self._workers, self._routes = Rows(AddedWorker), Rows(RouteWeights)
         self._written = asyncio.Event()
 
     @property
@@ -144,6 +147,7 @@ class SqliteTeamStore:
             self._teams.read(connection.execute("SELECT name, row FROM directory_teams")),
             self._keys.read(connection.execute("SELECT name, row FROM directory_keys")),
             self._workers.read(connection.execute("SELECT name, row FROM directory_workers")),
+            self._routes.read(connection.execute("SELECT name, row FROM directory_routes")),
         )
 
 
@@ -187,11 +191,10 @@ def _write(connection: sqlite3.Connection, result: ChangeResult) -> None:
     _write_rows(connection, "directory_teams", result.teams)
     _write_rows(connection, "directory_keys", result.keys)
     _write_rows(connection, "directory_workers", result.workers)
+    _write_rows(connection, "directory_routes", result.routes)
 
 
-def _write_rows(
-    connection: sqlite3.Connection, table: str, entities: Mapping[str, Team | Key | AddedWorker | None]
-) -> None:
+def _write_rows(connection: sqlite3.Connection, table: str, entities: Mapping[str, Entity | None]) -> None:
     for name, entity in entities.items():
         if entity is None:
             connection.execute(f"DELETE FROM {table} WHERE name = ?", (name,))  # noqa: S608  # a name of ours

@@ -1,4 +1,4 @@
-"""Interface of stores for teams, keys and added workers, with the audit log of changes."""
+"""Interface of stores for teams, keys, added workers and weights of routes, with the audit log of changes."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass, field
@@ -8,12 +8,13 @@ from gateway.tenancy.ledger.audit import AuditEntry, AuditPage
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.identity import Identity
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.route_weights import RouteWeights
 from gateway.tenancy.teams.team import Team
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Teams, keys and added workers in a store at one moment."""
+    """Teams, keys, added workers and weights of routes in a store at one moment."""
 
     revision: int
     """Number of changes so far. It decreases only if a store was emptied."""
@@ -23,6 +24,8 @@ class Snapshot:
     """Keys of all teams in the store, by id."""
     workers: Mapping[str, AddedWorker] = field(default_factory=dict)
     """Workers that were added with the API, by `AddedWorker.name`."""
+    routes: Mapping[str, RouteWeights] = field(default_factory=dict)
+    """Weights of routes that were set with the API, by route name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +81,21 @@ class DeleteWorker:
     id: str
 
 
-Change = PutTeam | DeleteTeam | PutKey | DeleteKey | PutWorker | DeleteWorker
+@dataclass(frozen=True, slots=True)
+class PutRoute:
+    """Change: set the weights of a route, or replace those that were set before."""
+
+    weights: RouteWeights
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteRoute:
+    """Change: remove the weights of a route, so that those in the settings apply again."""
+
+    route: str
+
+
+Change = PutTeam | DeleteTeam | PutKey | DeleteKey | PutWorker | DeleteWorker | PutRoute | DeleteRoute
 
 
 class TeamStore(Protocol):
@@ -127,9 +144,9 @@ class TeamStore(Protocol):
         Every gateway sees the change within a second after this call returns.
 
         Raises:
-            UnknownEntity: if the team, key or worker to delete, or the team of a new key, does not exist.
+            UnknownEntity: if the team, key, worker or weights to delete, or the team of a new key, do not exist.
             Conflict: if the store differs from *former*, the team has keys, the worker exists, or there are too many
-                workers.
+                workers or routes.
             StoreUnfit: if it is not the store that was identified. Nothing was written then.
             StoreUnavailable: if the store cannot be reached. The change may have been carried out.
         """

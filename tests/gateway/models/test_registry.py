@@ -7,6 +7,7 @@ from gateway.models.registry import Models
 from gateway.models.routes.route import Route
 from gateway.models.routes.routes import RouteTable
 from gateway.protocol.errors import UnknownModel
+from gateway.tenancy.teams.route_weights import RouteWeights
 from routing.variants import Variants
 from tests.gateway.examples import a_model, the_models
 
@@ -75,3 +76,16 @@ def test_a_route_is_found_by_its_names_and_is_no_model() -> None:
     assert ("chat", "tiny", "nobody") == tuple(models.configured_name(name) for name in ("gpt-4", "tiny", "nobody"))
     with pytest.raises(UnknownModel):
         models.find("chat")
+
+
+def test_stored_weights_apply_to_routes_that_come_later() -> None:
+    """A reload builds all routes again, and a gateway reads the store before its routes exist."""
+    models = the_models(a_model(name="tiny"))
+    models.use_weights({"chat": RouteWeights("chat", {"tiny": 1.0, "big": 1.0}, {"tiny": 3.0, "big": 1.0})})
+    for weight, expected in ((3.0, {"tiny": 0.5, "big": 0.5}), (4.0, {"tiny": 0.8, "big": 0.2})):
+        route = Route("chat", first="tiny", variants=Variants({"tiny": weight, "big": 1.0}, key="chat"))
+        models.replace({}, ModelNames([("chat", [])]), RouteTable([route]))
+        assert expected == route.variants.shares
+    models.use_weights({"chat": RouteWeights("chat", {"tiny": 0.0, "big": 1.0}, {"tiny": 4.0, "big": 1.0})})
+
+    assert {"big": 1.0} == route.variants.shares

@@ -107,6 +107,8 @@ async def administration(
         async def digesting() -> Digester:
             return digester
 
+        if gateway is not None:
+            directory.follow_routes(gateway.models.use_weights)
         refused = RefusedLogins(store, wall_clock=clock, trusted_proxies=["10.0.0.0/8"])
         api = admin_api(
             keys,

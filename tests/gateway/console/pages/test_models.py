@@ -7,6 +7,7 @@ from gateway.app.mapping.surroundings import configured_models
 from gateway.telemetry.reloads import Reloaded
 from tests.fakes.backends import Answers
 from tests.gateway.api.admin_v1.test_models import SETTINGS, of
+from tests.gateway.api.admin_v1.test_routes import routed
 from tests.gateway.console.consoled import consoled
 from tests.gateway.examples import a_draining, a_model, the_models
 
@@ -69,3 +70,46 @@ async def test_an_operator_reloads_the_configuration(reloaded: Reloaded, expecte
         text = (await browser.get(PATH)).text
 
     assert expected in text
+
+
+async def test_an_operator_changes_the_weights_of_a_route() -> None:
+    async with consoled(gateway=of(routed())) as site:
+        browser = await site.logged_in("op")
+        before = (await browser.get(PATH)).text
+        fields = {"route": "org/chat", "weight.tiny": "60", "weight.big": "20"}
+        await browser.submit("/console/do/route-weights", **fields)
+        after = (await browser.get(PATH)).text
+        await browser.submit("/console/do/route-settings", route="org/chat")
+        again = (await browser.get(PATH)).text
+
+    row = '<tr><th scope="row">big</th><td class="number">{}</td><td class="number">5</td><td class="number">{}</td>'
+    assert row.format(5, "5.0 %") in before
+    assert "<td>long</td></tr>" in before
+    assert "weights differ from the settings" not in before
+    assert row.format(20, "25.0 %") in after
+    assert "The weights of the route org/chat are set, on all gateways that share the store." in after
+    assert "weights differ from the settings" in after
+    assert row.format(5, "5.0 %") in again
+    assert "The route org/chat uses the weights of the settings again." in again
+
+
+@pytest.mark.parametrize(
+    ("fields", "text"),
+    [
+        ({"weight.tiny": "many", "weight.big": "1"}, "The weight of the model &#39;tiny&#39; must be a number"),
+        ({"weight.tiny": "inf", "weight.big": "1"}, "The weight of the model &#39;tiny&#39; must be a number"),
+        ({"weight.tiny": "1"}, "&#39;weights&#39; lacks the model &#39;big&#39;"),
+    ],
+)
+async def test_weights_that_do_not_fit_are_reported(fields: dict[str, str], text: str) -> None:
+    async with consoled(gateway=of(routed())) as site:
+        browser = await site.logged_in("op")
+        await browser.submit("/console/do/route-weights", route="org/chat", **fields)
+        assert text in (await browser.get(PATH)).text
+
+
+async def test_a_viewer_sees_no_form_for_weights() -> None:
+    async with consoled(gateway=of(routed())) as site:
+        text = (await (await site.logged_in("vi")).get(PATH)).text
+
+    assert ("Route org/chat" in text, "/console/do/route-weights" in text) == (True, False)

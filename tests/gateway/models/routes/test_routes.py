@@ -3,6 +3,7 @@
 from gateway.models.routes.route import Route, RouteChoice
 from gateway.models.routes.routes import RouteTable
 from gateway.models.routes.rule import RouteRule
+from gateway.tenancy.teams.route_weights import RouteWeights
 from routing.variants import Variants
 
 
@@ -33,3 +34,15 @@ def test_counting_goes_on_through_a_reload() -> None:
     routes = RouteTable([], former)
 
     assert {RouteChoice("chat", "a", "weight"): 3} == routes.counters
+
+
+def test_stored_weights_apply_while_the_settings_are_the_same() -> None:
+    chat, other = a_route("chat", "a", "b"), a_route("other", "a", "b")
+    routes = RouteTable([chat, other])
+    for_these = RouteWeights("chat", {"a": 9.0, "b": 1.0}, {"a": 1.0, "b": 1.0})
+    for_former = RouteWeights("other", {"a": 9.0, "b": 1.0}, {"a": 2.0, "b": 1.0})
+
+    routes.use_weights({"chat": for_these, "other": for_former, "gone": for_former})
+    assert ({"a": 0.9, "b": 0.1}, {"a": 0.5, "b": 0.5}) == (chat.variants.shares, other.variants.shares)
+    routes.use_weights({})
+    assert {"a": 0.5, "b": 0.5} == chat.variants.shares

@@ -4,13 +4,16 @@ from gateway.protocol.errors import Conflict, GatewayError, UnknownEntity
 from gateway.tenancy.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker
 from gateway.tenancy.teams.change_result import ChangeResult, change_result
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.route_weights import RouteWeights
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import (
     Change,
     DeleteKey,
+    DeleteRoute,
     DeleteTeam,
     DeleteWorker,
     PutKey,
+    PutRoute,
     PutTeam,
     PutWorker,
     Snapshot,
@@ -156,3 +159,22 @@ def test_added_workers_are_bounded(models: int, most: int, text: str) -> None:
     full = Snapshot(1, workers={worker.name: worker for worker in workers})
     with pytest.raises(Conflict, match=text):
         change_result(PutWorker(AddedWorker("m0", "http://10.9.9.9:8000", "one-more")), full)
+
+
+def test_weights_of_routes_are_set_replaced_and_removed() -> None:
+    first = RouteWeights("chat", {"a": 1.0}, {"a": 2.0})
+    second = RouteWeights("chat", {"a": 3.0}, {"a": 2.0})
+    with_first = Snapshot(8, routes={"chat": first})
+
+    assert ChangeResult(with_first, {}, {}, {}, {"chat": first}) == change_result(PutRoute(first), Snapshot(7))
+    assert Snapshot(9, routes={"chat": second}) == change_result(PutRoute(second), with_first).snapshot
+    assert ChangeResult(Snapshot(9), {}, {}, {}, {"chat": None}) == change_result(DeleteRoute("chat"), with_first)
+    with pytest.raises(UnknownEntity, match="No weights were set for the route 'chat'"):
+        change_result(DeleteRoute("chat"), Snapshot(9))
+
+
+def test_routes_with_weights_are_bounded() -> None:
+    full = Snapshot(1, routes={f"r{n}": RouteWeights(f"r{n}", {"a": 1.0}, {"a": 2.0}) for n in range(1000)})
+    change_result(PutRoute(RouteWeights("r7", {"a": 3.0}, {"a": 2.0})), full)
+    with pytest.raises(Conflict, match="1000 routes already have weights"):
+        change_result(PutRoute(RouteWeights("one-more", {"a": 3.0}, {"a": 2.0})), full)

@@ -8,6 +8,7 @@ from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.route_weights import RouteWeights
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Snapshot
 
@@ -202,3 +203,16 @@ def test_followers_get_the_added_workers_now_and_after_changes() -> None:
 
     assert [{}, {"w7 tiny": worker}, {}] == heard
     assert {} == found.workers
+
+
+def test_followers_get_the_weights_of_routes_now_and_after_changes() -> None:
+    found = directory(STORED)
+    weights = RouteWeights("chat", {"a": 1.0}, {"a": 2.0})
+    heard: list[dict[str, RouteWeights]] = []
+
+    found.follow_routes(lambda routes: heard.append(dict(routes)))
+    for revision, routes in ((4, {"chat": weights}), (5, {"chat": weights}), (6, {})):
+        found.apply(Snapshot(revision, {"blue": BLUE}, routes=routes))
+
+    assert [{}, {"chat": weights}, {}] == heard
+    assert {} == found.routes
