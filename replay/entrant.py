@@ -53,6 +53,20 @@ def timing_of(setting: Setting, worker: int) -> Timing:
     return Timing(prefill_tokens_per_s=setting.prefill_tokens_per_s).at_speed(setting.worker_speed(worker))
 
 
-def ours(strategy: str, *, knows_host: bool = True, release: ReleasePolicy = ReleasePolicy()) -> Entrant:  # noqa: B008
-    """Return our own *strategy*, in the objects that serve in production."""
-    return Entrant(lambda setup: Gateway(setup, strategy, knows_host=knows_host, release=release), GATEWAY_TOKENS_PER_S)
+def ours(
+    strategy: str,
+    *,
+    knows_host: bool = True,
+    knows_blocks: bool = True,
+    release: ReleasePolicy = ReleasePolicy(),  # noqa: B008
+) -> Entrant:
+    """Return our own *strategy*, in the objects that serve in production.
+
+    *knows_host* is false if engines report nothing about their host tiers. *knows_blocks* is false if engines send no
+    KV events.
+    """
+
+    def gateway(setup: Setup) -> Gateway:
+        return Gateway(setup, strategy, knows_host=knows_host, knows_blocks=knows_blocks, release=release)
+
+    return Entrant(gateway, GATEWAY_TOKENS_PER_S)

@@ -36,14 +36,22 @@ class Gateway:
     """
 
     def __init__(
-        self, setup: Setup, strategy: str, *, knows_host: bool = True, release: ReleasePolicy | None = None
+        self,
+        setup: Setup,
+        strategy: str,
+        *,
+        knows_host: bool = True,
+        knows_blocks: bool = True,
+        release: ReleasePolicy | None = None,
     ) -> None:
-        """Ignore the events of host tiers if *knows_host* is false."""
+        """Ignore the events of host tiers if *knows_host* is false, and all KV events if *knows_blocks* is false."""
         self._workers = [WorkerId(str(number)) for number in range(setup.workers)]
         self._block_tokens = setup.block_tokens
         self._hasher = TokenHasher(bytes(32))
         self._confirmed = (
-            Confirmed(Residency(self._hasher, max_bytes=2**40)) if STRATEGIES[strategy].needs_events else None
+            Confirmed(Residency(self._hasher, max_bytes=2**40))
+            if knows_blocks and STRATEGIES[strategy].needs_events
+            else None
         )
         if self._confirmed is not None and knows_host:
             setup.host_events.subscribe(self)

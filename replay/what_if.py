@@ -99,6 +99,8 @@ class Replayer:
     answered: Callable[[], None] = lambda: None
     """Function that is called after each answer in a replay."""
     repetitions: int = 1
+    has_kv_events: bool = True
+    """Whether engines send KV events, which only strategies such as kv_aware read."""
 
     def answers(self, alternative: Alternative, scale: float = 1.0) -> list[list[Answer]]:
         """Return the answers to all requests in each repetition, in the order of their ends.
@@ -110,7 +112,7 @@ class Replayer:
         blocks = max(1, alternative.cache_tokens // self.trace.block_tokens)
         mean_rate = statistics.fmean(timing.prefill_tokens_per_s for timing in timings)
         setting = Setting("", Path(), alternative.workers, blocks, prefill_tokens_per_s=mean_rate)
-        entrant = _Learned(ours(alternative.strategy).policy, timings=timings)
+        entrant = _Learned(ours(alternative.strategy, knows_blocks=self.has_kv_events).policy, timings=timings)
         return [
             Run(
                 self.trace,

@@ -780,7 +780,7 @@ def _what_if(
             shapes.recorder.write()
 
     return WhatIf(
-        WhatIfRunner(),
+        WhatIfRunner(outside.wall_clock),
         None if shapes is None else shapes.files,
         write,
         settings.index.default_worker_blocks * settings.index.default_block_size,

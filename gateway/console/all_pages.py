@@ -3,7 +3,18 @@
 from typing import Final
 
 from gateway.console.page import Action, Download, Page
-from gateway.console.pages import audit, cache_map, explain, index_truth, keys, models, overview, requests, teams
+from gateway.console.pages import (
+    audit,
+    cache_map,
+    explain,
+    index_truth,
+    keys,
+    models,
+    overview,
+    requests,
+    teams,
+    what_if,
+)
 
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
@@ -12,11 +23,18 @@ PAGES: Final[tuple[Page, ...]] = (
     *cache_map.PAGES,
     *index_truth.PAGES,
     *explain.PAGES,
+    *what_if.PAGES,
     *teams.PAGES,
     *keys.PAGES,
     *audit.PAGES,
 )
 DOWNLOADS: Final[tuple[Download, ...]] = (*teams.DOWNLOADS,)
-ACTIONS: Final[tuple[Action, ...]] = (*explain.ACTIONS, *models.ACTIONS, *teams.ACTIONS, *keys.ACTIONS)
+ACTIONS: Final[tuple[Action, ...]] = (
+    *explain.ACTIONS,
+    *what_if.ACTIONS,
+    *models.ACTIONS,
+    *teams.ACTIONS,
+    *keys.ACTIONS,
+)
 SENDING: Final[tuple[Action, ...]] = explain.SENDING
 """Actions that send completions."""

@@ -5,6 +5,15 @@ from typing import Final
 
 MISSING: Final = "–"
 """Text for a value that is not known."""
+_DURATIONS: Final = (
+    (0.01, 1e-3, "{:.1f} ms"),
+    (1.0, 1e-3, "{:.0f} ms"),
+    (10.0, 1.0, "{:.1f} s"),
+    (120.0, 1.0, "{:.0f} s"),
+    (7200.0, 60.0, "{:.0f} min"),
+    (172_800.0, 3600.0, "{:.1f} h"),
+)
+"""Forms of durations: the limit below which a form is used, its unit in seconds, and the text. Days are beyond."""
 
 
 def count(value: float | None) -> str:
@@ -24,23 +33,27 @@ def rate(value: float | None) -> str:
 
 
 def seconds(value: float | None) -> str:
-    """Return a duration, e.g. 0.4 ms, 120 ms, 1.5 s, 4 min or 2.5 h."""
+    """Return a duration, e.g. 0.4 ms, 120 ms, 1.5 s, 4 min, 2.5 h or 7.4 days."""
     if value is None:
         return MISSING
     if value == 0:
         return "0 s"
-    if value < 0.01:
-        return f"{value * 1e3:.1f} ms"
-    if value < 1:
-        return f"{value * 1e3:.0f} ms"
-    if value < 120:
-        return f"{value:.1f} s" if value < 10 else f"{value:.0f} s"
-    return f"{value / 60:.0f} min" if value < 7200 else f"{value / 3600:.1f} h"
+    for limit, unit_s, form in _DURATIONS:
+        if value < limit:
+            return form.format(value / unit_s)
+    return f"{value / 86_400:.1f} days"
 
 
 def percent(value: float | None) -> str:
     """Return a share from 0 to 1 as a percentage."""
     return MISSING if value is None else f"{value * 100:.1f} %"
+
+
+def change(value: float | None) -> str:
+    """Return a relative difference as a percentage with its sign, e.g. +12 % or -3.4 %."""
+    if value is None:
+        return MISSING
+    return f"{value * 100:+.0f} %" if abs(value) >= 0.1 else f"{value * 100:+.1f} %"
 
 
 def usd(value: float | None) -> str:
@@ -83,6 +96,7 @@ FORMATS: Final = {
     "rate": rate,
     "seconds": seconds,
     "percent": percent,
+    "change": change,
     "usd": usd,
     "size": size,
     "time_of_day": time_of_day,

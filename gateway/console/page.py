@@ -11,7 +11,7 @@ from typing import Any
 from gateway.api.admin_access import Role
 from gateway.console.admin_client import AdminClient, Query
 from gateway.console.forms import Form
-from gateway.console.sessions import Session
+from gateway.console.sessions import NoticeKind, Session
 
 Context = dict[str, Any]
 """Values for a template, by name."""
@@ -67,6 +67,8 @@ class Done:
 
     location: str
     text: str
+    kind: NoticeKind = "done"
+    """Whether *text* reports a success or a failure."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,3 +103,5 @@ class Action:
     act: Callable[[View, Form], Awaitable[Done | Shown | Sent]]
     back: str
     """Path of the page that shows the error message if the action fails."""
+    max_upload_bytes: int = 0
+    """Maximum size of the files in the form, or 0 if the form has no files."""

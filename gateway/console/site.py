@@ -79,17 +79,17 @@ class Site:
             session = self.session_of(request)
             if session is None:
                 return answers.redirect(LOGIN)
-            form = await form_of(request)
-            check_csrf(form.get("csrf", ""), session)
             if not session.key.may(action.role):
                 raise RequestRefused(403, f"This action needs the role {action.role}.")
+            form = await form_of(request, max_upload_bytes=action.max_upload_bytes)
+            check_csrf(form.get("csrf", ""), session)
             try:
                 outcome = await action.act(self._view(request, session), form)
             except AdminRefused as refused:
                 session.notify("failed", refused.message)
                 return answers.redirect(back_to(form.get("back"), action.back))
             if isinstance(outcome, Done):
-                session.notify("done", outcome.text)
+                session.notify(outcome.kind, outcome.text)
                 return answers.redirect(outcome.location)
             html = self.render(outcome.template, outcome.context, session=session, title=outcome.title)
             if isinstance(outcome, Sent):

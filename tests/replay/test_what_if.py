@@ -102,3 +102,28 @@ def test_the_first_tenth_is_not_counted() -> None:
     answers = replayer(sessions, repetitions=2).answers(Alternative("round_robin", 2, 5000))
 
     assert 36 == len(counted(answers))
+
+
+def test_without_kv_events_kv_aware_still_finds_what_it_has_sent() -> None:
+    """The second and third turn hit: the index predicts what the requests before have left."""
+    sessions = [conversation(1, turns=3, begins_s=0.0)]
+    trace = Trace(BLOCK, False, sessions[0].requests)
+    one = Replayer(trace, lambda _: OpenSessions(sessions), [ENGINE], has_kv_events=False)
+
+    assert [0, 200, 300] == [answer.cached_tokens for answer in one.answers(Alternative("kv_aware", 2, 10_000))[0]]
+
+
+def test_only_with_kv_events_an_eviction_is_known() -> None:
+    """Nothing differs for a strategy that reads no events; kv_aware places differently once caches overflow."""
+    sessions = [conversation(number, turns=6, begins_s=0.7 * number) for number in range(40)]
+    trace = Trace(BLOCK, False, [request for session in sessions for request in session.requests])
+
+    def ttfts(strategy: str, *, has_kv_events: bool) -> list[float]:
+        one = Replayer(trace, lambda _: OpenSessions(sessions), [ENGINE], has_kv_events=has_kv_events)
+        return [answer.ttft_s for answer in one.answers(Alternative(strategy, 2, 4000))[0]]
+
+    same = {
+        strategy: ttfts(strategy, has_kv_events=True) == ttfts(strategy, has_kv_events=False)
+        for strategy in ("prefix_aware", "kv_aware")
+    }
+    assert {"prefix_aware": True, "kv_aware": False} == same

@@ -12,17 +12,20 @@ from pydantic import Field
 from gateway.api.admin_access import needs
 from gateway.api.admin_v1.bodies import RequestBody, Seconds
 from gateway.api.admin_v1.json_body import body, takes
+from gateway.api.admin_v1.paging import Listed, listing
 from gateway.api.admin_v1.parts import AdminGateway, ConfiguredModel, GatewayOfApp
-from gateway.protocol.errors import Conflict, InvalidField
+from gateway.protocol.errors import Conflict, InvalidField, UnknownEntity
 from gateway.protocol.field_types import StrategyName
 from gateway.telemetry.what_if.job import Change, FleetShape, Result, Saved
 from gateway.telemetry.what_if.replays import ROUND_ROBIN
-from gateway.telemetry.what_if.runner import BusyError, Status, WhatIfRunner
+from gateway.telemetry.what_if.runner import BusyError, Replay, Status
 from gateway.telemetry.what_if.what_if import NothingRecordedError, Prices, WhatIf
 from gateway.tenancy.ledger.price import MILLION
 from replay.trace import parse_trace
 
-router = APIRouter(prefix="/admin/v1", tags=["gateway"], dependencies=[Depends(needs("operator"))])
+router = APIRouter(prefix="/admin/v1", tags=["gateway"], dependencies=[Depends(needs("viewer"))])
+OPERATOR = [Depends(needs("operator"))]
+"""A replay takes processor time of the machine, so viewers only see the results."""
 
 MAX_BODY_BYTES = 8 * 2**20
 MAX_ALTERNATIVES = 12
@@ -63,19 +66,53 @@ class WhatIfBody(RequestBody):
     users: Annotated[int, Field(ge=1, le=100_000)] = Field(
         default=1, description="number of concurrent sessions in an uploaded trace of sessions"
     )
+    kv_events: bool | None = Field(
+        default=None,
+        description="whether engines send KV events, which the strategy kv_aware reads; null means whether all workers "
+        "of the model send them now",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """State of the recording of request shapes."""
+
+    enabled: bool
+    keep_s: float | None
+    """Seconds for which shapes are kept, or null if they are not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class WhatIfResponse:
     object: Literal["what_if"]
+    id: str | None
+    """Id of the replay, or null if none was started since the gateway started."""
     status: Status
     model: str | None
+    source: Literal["recorded", "trace"] | None
+    started_at: float | None
+    """Unix time at which the replay started."""
     done: float
     """Share of the work that is done, from 0 to 1."""
+    kv_events: bool | None
+    """Whether the replay assumes that engines send KV events."""
     alternatives: list[FleetShape]
     """Alternatives of the job, in the order of the result."""
     result: Result | None
     error: str | None
+    recording: Recording
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySummary:
+    object: Literal["replay"]
+    id: str
+    status: Status
+    model: str
+    source: Literal["recorded", "trace"]
+    started_at: float
+    """Unix time at which the replay started."""
+    alternatives: list[FleetShape]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +142,7 @@ WhatIfOfApp = Annotated[WhatIf, Depends(_what_if)]
     "also estimates the savings of `/admin/v1/savings`.",
     status_code=202,
     response_model=WhatIfResponse,
+    dependencies=OPERATOR,
     openapi_extra=takes(WhatIfBody),
 )
 async def start(
@@ -116,29 +154,59 @@ async def start(
     model = gateway.models.get(configured.name)
     if model is None:
         raise InvalidField("'model' names a model that is not served.", param="model")
-    changes = [each.change() for each in wanted.alternatives]
+    changes, prices = [each.change() for each in wanted.alternatives], _prices(configured)
+    if what_if.runner.status == "running":  # before a long trace is checked
+        raise _busy()
     try:
         if wanted.trace is None:
-            what_if.replay(model, _prices(configured), changes, last_s=wanted.last_s)
+            replay = what_if.replay(model, prices, changes, last_s=wanted.last_s, has_kv_events=wanted.kv_events)
         else:
             await asyncio.to_thread(_check, wanted)
-            what_if.replay_trace(model, _prices(configured), changes, wanted.trace, users=wanted.users)
+            replay = what_if.replay_trace(
+                model, prices, changes, wanted.trace, users=wanted.users, has_kv_events=wanted.kv_events
+            )
     except NothingRecordedError as fault:
         raise Conflict(str(fault)) from None
     except BusyError:
-        raise Conflict("A replay is running. Wait for its end, or cancel it.") from None
-    return _state(what_if.runner, 202)
+        raise _busy() from None
+    return _state(what_if, replay, 202)
 
 
 @router.get("/what-if", summary="Show the progress and the result of the last replay", response_model=WhatIfResponse)
 async def show(what_if: WhatIfOfApp) -> Response:
-    return _state(what_if.runner)
+    return _state(what_if, what_if.runner.latest)
 
 
-@router.delete("/what-if", summary="Cancel the running replay", response_model=WhatIfResponse)
+@router.delete("/what-if", summary="Cancel the running replay", response_model=WhatIfResponse, dependencies=OPERATOR)
 async def cancel(what_if: WhatIfOfApp) -> Response:
     what_if.runner.cancel()
-    return _state(what_if.runner)
+    return _state(what_if, what_if.runner.latest)
+
+
+@router.get(
+    "/what-if/replays",
+    summary="List the latest replays",
+    description="A gateway keeps at most 20 replays, with 8 MiB of results, until it restarts. The latest is first.",
+    response_model=Listed[ReplaySummary],
+)
+async def replays(what_if: WhatIfOfApp) -> Response:
+    data = [
+        ReplaySummary("replay", each.id, each.status, each.job.model, _source(each), each.started_at, _shapes(each))
+        for each in what_if.runner
+    ]
+    return JSONResponse(listing(msgspec.to_builtins(data), None))
+
+
+@router.get(
+    "/what-if/replays/{replay_id}",
+    summary="Show the progress and the result of one replay",
+    response_model=WhatIfResponse,
+)
+async def show_one(what_if: WhatIfOfApp, replay_id: str) -> Response:
+    replay = what_if.runner.find(replay_id)
+    if replay is None:
+        raise UnknownEntity("This gateway keeps no replay with this id.")
+    return _state(what_if, replay)
 
 
 @router.get(
@@ -158,12 +226,43 @@ async def savings(what_if: WhatIfOfApp) -> Response:
     return _json(found)
 
 
-def _state(runner: WhatIfRunner, status: int = 200) -> Response:
-    job, result = runner.job, runner.result if runner.status == "done" else None
-    alternatives = [] if job is None else [change.applied(job.fleet) for change in job.changes]
-    model = None if job is None else job.model
-    found = WhatIfResponse("what_if", runner.status, model, runner.done, alternatives, result, runner.error)
+def _state(what_if: WhatIf, replay: Replay | None, status: int = 200) -> Response:
+    recording = Recording(what_if.files is not None, None if what_if.files is None else what_if.files.keep_s)
+    if replay is None:
+        return _json(
+            WhatIfResponse("what_if", None, "idle", None, None, None, 0.0, None, [], None, None, recording), status
+        )
+    found = WhatIfResponse(
+        "what_if",
+        replay.id,
+        replay.status,
+        replay.job.model,
+        _source(replay),
+        replay.started_at,
+        replay.done,
+        replay.job.has_kv_events,
+        _shapes(replay),
+        replay.result,
+        replay.error,
+        recording,
+    )
     return _json(found, status)
+
+
+def _busy() -> Conflict:
+    return Conflict("A replay is running. Wait for its end, or cancel it.")
+
+
+def _source(replay: Replay) -> Literal["recorded", "trace"]:
+    return "recorded" if replay.job.trace is None else "trace"
+
+
+def _shapes(replay: Replay) -> list[FleetShape]:
+    """Return the alternatives of *replay* as fleets. The recorded fleet may differ from the current one."""
+    result = replay.result
+    if result is not None:
+        return [row.fleet for row in result.alternatives]
+    return [change.applied(replay.job.fleet) for change in replay.job.changes]
 
 
 def _json(found: WhatIfResponse | SavingsResponse, status: int = 200) -> Response:

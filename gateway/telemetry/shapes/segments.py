@@ -30,7 +30,8 @@ class Segments:
     ) -> None:
         self._directory = directory
         self._max_bytes = max_bytes
-        self._keep_s = keep_s
+        self.keep_s = keep_s
+        """Seconds for which frames are kept."""
         self._wall_clock = wall_clock
         self._run = f"{int(wall_clock())}-{secrets.token_hex(4)}"
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
@@ -68,7 +69,7 @@ class Segments:
         self._bytes += len(data)
         self._is_failing = False
         age_s = self._wall_clock() - self._begun_at
-        if self._bytes >= self._max_bytes // SEGMENTS or age_s >= self._keep_s / SEGMENTS:
+        if self._bytes >= self._max_bytes // SEGMENTS or age_s >= self.keep_s / SEGMENTS:
             self._end()
         return self._file is not None
 
@@ -105,7 +106,7 @@ class Segments:
         room = self._max_bytes - self._max_bytes // SEGMENTS
         while self._files:
             path, _, last_at = self._files[0]
-            if sum(size for _, size, _ in self._files) <= room and now - last_at <= self._keep_s:
+            if sum(size for _, size, _ in self._files) <= room and now - last_at <= self.keep_s:
                 return
             path.unlink(missing_ok=True)
             self._files.popleft()

@@ -65,6 +65,8 @@ class Job:
     """Price of a worker's hour, or None if it is not configured."""
     saved_token_usd: float | None = None
     """Difference between the price of a computed and of a cached prompt token, or None without prices."""
+    has_kv_events: bool = True
+    """Whether engines send KV events. Without them, kv_aware predicts the contents of caches as prefix_aware does."""
     max_cpu_s: int = 600
     max_memory_bytes: int = 2 * 2**30
 

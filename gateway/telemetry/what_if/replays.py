@@ -117,7 +117,7 @@ def _replayer(job: Job, trace: Trace, workload: Callable[[int], Workload], progr
         EngineTimes(each.prefill_fixed_s, each.prefill_s_per_token, each.decode_s, each.decode_slope_s)
         for each in job.engines
     ]
-    return Replayer(trace, workload, engines, progress.answered, _repetitions(trace))
+    return Replayer(trace, workload, engines, progress.answered, _repetitions(trace), job.has_kv_events)
 
 
 def _calibrated(replayer: Replayer, fleet: FleetShape, found: ShapeTrace, measured_s: float) -> float:

@@ -1,12 +1,12 @@
 """Start what-if jobs for the models of this gateway."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gateway.models.model import Model
 from gateway.telemetry.shapes.segments import Segments
 from gateway.telemetry.what_if.job import Change, Engine, FleetShape, Job
-from gateway.telemetry.what_if.runner import WhatIfRunner
+from gateway.telemetry.what_if.runner import Replay, WhatIfRunner
 
 LINE_TOKENS = 4096.0
 """Length of the prompt from whose predicted time the learned time per token follows."""
@@ -38,8 +38,18 @@ class WhatIf:
     """Assumed cache size of workers that report none."""
     wall_clock: Callable[[], float]
 
-    def replay(self, model: Model, prices: Prices, changes: Sequence[Change], *, last_s: float) -> None:
+    def replay(
+        self,
+        model: Model,
+        prices: Prices,
+        changes: Sequence[Change],
+        *,
+        last_s: float,
+        has_kv_events: bool | None = None,
+    ) -> Replay:
         """Replay the requests for *model* of the last *last_s* seconds with each of *changes*.
+
+        *has_kv_events* states whether engines send KV events. None means whether all workers send them now.
 
         Raises:
             NothingRecordedError: if nothing was recorded.
@@ -52,26 +62,28 @@ class WhatIf:
         if directory is None:
             raise NothingRecordedError("No request was recorded yet.")
         since = self.wall_clock() - last_s
-        self.runner.start(self._job(model, prices, changes, directory=str(directory), since=since))
+        job = self._job(model, prices, changes, has_kv_events)
+        return self.runner.start(replace(job, directory=str(directory), since=since))
 
-    def replay_trace(self, model: Model, prices: Prices, changes: Sequence[Change], trace: str, *, users: int) -> None:
-        """Replay the uploaded *trace* on the workers of *model* with each of *changes*.
-
-        Raises:
-            BusyError: if a job is running.
-        """
-        self.runner.start(self._job(model, prices, changes, trace=trace, users=users))
-
-    def _job(  # noqa: PLR0917  # in the order in which they are known
+    def replay_trace(
         self,
         model: Model,
         prices: Prices,
         changes: Sequence[Change],
-        directory: str | None = None,
-        since: float = 0.0,
-        trace: str | None = None,
-        users: int = 1,
-    ) -> Job:
+        trace: str,
+        *,
+        users: int,
+        has_kv_events: bool | None = None,
+    ) -> Replay:
+        """Replay the uploaded *trace* on the workers of *model* with each of *changes*. See `replay`.
+
+        Raises:
+            BusyError: if a job is running.
+        """
+        return self.runner.start(replace(self._job(model, prices, changes, has_kv_events), trace=trace, users=users))
+
+    def _job(self, model: Model, prices: Prices, changes: Sequence[Change], has_kv_events: bool | None) -> Job:
+        """Return a job that has nothing to replay yet."""
         engines = engines_of(model)
         capacities = [blocks * size for worker in model.fleet for blocks, size in [worker.engine_capacity or (0, 0)]]
         tokens = min([each for each in capacities if each], default=self.default_cache_tokens)
@@ -80,13 +92,16 @@ class WhatIf:
             FleetShape(model.strategy, max(1, len(engines)), tokens),
             tuple(engines),
             tuple(changes),
-            directory=directory,
-            since=since,
-            trace=trace,
-            users=users,
+            has_kv_events=send_kv_events(model) if has_kv_events is None else has_kv_events,
             gpu_hour_usd=prices.gpu_hour_usd,
             saved_token_usd=prices.saved_token_usd,
         )
+
+
+def send_kv_events(model: Model) -> bool:
+    """Return whether the gateway follows the KV events of all workers of *model*."""
+    workers = list(model.fleet)
+    return bool(workers) and all(worker.is_trusted for worker in workers)
 
 
 def engines_of(model: Model) -> list[Engine]:

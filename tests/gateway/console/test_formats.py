@@ -20,11 +20,18 @@ def test_counts_have_three_digits_or_so(value: float | None, text: str) -> None:
     ("value", "text"),
     [
         *((None, "–"), (0, "0 s"), (0.0004, "0.4 ms"), (0.12, "120 ms"), (1.5, "1.5 s"), (42, "42 s")),
-        *((240, "4 min"), (9000, "2.5 h")),
+        *((240, "4 min"), (9000, "2.5 h"), (641_160, "7.4 days")),
     ],
 )
 def test_durations_have_a_unit(value: float | None, text: str) -> None:
     assert text == formats.seconds(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(None, "–"), (0.0, "+0.0 %"), (0.034, "+3.4 %"), (-0.034, "-3.4 %"), (1.25, "+125 %")]
+)
+def test_differences_have_a_sign(value: float | None, text: str) -> None:
+    assert text == formats.change(value)
 
 
 @pytest.mark.parametrize(

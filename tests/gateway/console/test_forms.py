@@ -44,3 +44,44 @@ async def test_other_bodies_are_refused(body: bytes, media_type: str, status: in
         await form_of(a_request(body, media_type=media_type))
 
     assert status == caught.value.status
+
+
+MULTIPART = "multipart/form-data; boundary=----x1"
+UPLOAD = (
+    b'------x1\r\nContent-Disposition: form-data; name="csrf"\r\n\r\ntoken\r\n'
+    b'------x1\r\nContent-Disposition: form-data; name="trace"; filename="a.jsonl"\r\n'
+    b"Content-Type: application/octet-stream\r\n\r\n{}\r\n{}\n\r\n------x1--\r\n"
+)
+
+
+async def test_a_form_with_a_file_is_read_where_files_are_expected() -> None:
+    form = await form_of(a_request(UPLOAD[:50], UPLOAD[50:], media_type=MULTIPART), max_upload_bytes=1000)
+
+    assert {"csrf": "token", "trace": "{}\r\n{}\n"} == form
+
+
+async def test_other_forms_are_accepted_there_too() -> None:
+    assert {"a": "1"} == await form_of(a_request(b"a=1"), max_upload_bytes=1000)
+
+
+@pytest.mark.parametrize(
+    ("body", "max_upload_bytes", "status"),
+    [
+        (UPLOAD, 0, 415),
+        (b"x" * (MAX_BYTES + 1001), 1000, 413),
+        (UPLOAD[:-6], 1000, 400),
+        (b"\xff" + UPLOAD, 1000, 400),
+    ],
+)
+async def test_other_forms_with_files_are_refused(body: bytes, max_upload_bytes: int, status: int) -> None:
+    with pytest.raises(RequestRefused) as caught:
+        await form_of(a_request(body, media_type=MULTIPART), max_upload_bytes=max_upload_bytes)
+
+    assert status == caught.value.status
+
+
+async def test_a_form_without_a_file_is_not_larger_because_files_are_expected() -> None:
+    with pytest.raises(RequestRefused) as caught:
+        await form_of(a_request(b"a=" + b"x" * MAX_BYTES), max_upload_bytes=10 * MAX_BYTES)
+
+    assert 413 == caught.value.status

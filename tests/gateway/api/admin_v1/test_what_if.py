@@ -43,7 +43,7 @@ async def served(directory: Path | None, *, models: int = 1) -> AsyncIterator[tu
     files = None
     if directory is not None:
         files = Segments(directory, max_bytes=10**6, keep_s=60.0, wall_clock=lambda: 1000.0)
-    runner = WhatIfRunner()
+    runner = WhatIfRunner(lambda: 1000.0)
     what_if = WhatIf(runner, files, lambda: None, 32_768, lambda: 1000.0)
     gateway = AdminGateway(registry, lambda: [CONFIGURED] * models, draining=a_draining(registry), what_if=what_if)
     async with administration(gateway=gateway) as admin:
@@ -51,8 +51,8 @@ async def served(directory: Path | None, *, models: int = 1) -> AsyncIterator[tu
 
 
 def job_of(runner: WhatIfRunner) -> Job:
-    assert runner.job is not None
-    return runner.job
+    assert runner.latest is not None
+    return runner.latest.job
 
 
 async def test_a_replay_starts_and_can_be_cancelled(tmp_path: Path) -> None:
@@ -66,12 +66,17 @@ async def test_a_replay_starts_and_can_be_cancelled(tmp_path: Path) -> None:
 
     assert {
         "object": "what_if",
+        "id": None,
         "status": "idle",
         "model": None,
+        "source": None,
+        "started_at": None,
         "done": 0.0,
+        "kv_events": None,
         "alternatives": [],
         "result": None,
         "error": None,
+        "recording": {"enabled": True, "keep_s": 60.0},
     } == before
     assert (202, "running", "tiny") == (started.status_code, started.json()["status"], started.json()["model"])
     assert [
@@ -87,17 +92,39 @@ async def test_the_result_is_shown_with_its_savings(tmp_path: Path) -> None:
     """Savings are estimates against round robin, by team."""
     async with served(tmp_path) as (admin, runner):
         none = await admin.get("/savings", who="op")
-        runner.start(a_job(folder(tmp_path)))
-        runner.status, runner.result = "done", result_of(job_of(runner), lambda _: None)
-        runner.of_shapes = job_of(runner), runner.result
-        shown = await admin.get("/what-if", who="op")
-        savings = await admin.get("/savings", who="op")
+        replay = runner.start(a_job(folder(tmp_path)))
+        replay.result = result_of(replay.job, lambda _: None)
+        replay.end("done")
+        runner.of_shapes = replay.job, replay.result
+        shown = await admin.get("/what-if", who="vi")
+        savings = await admin.get("/savings", who="vi")
 
     assert (None, []) == (none["begins_at"], none["teams"])
     assert 36 == shown["result"]["requests"]
     assert ["prefix_aware", 2] == [shown["result"]["recorded"]["fleet"][name] for name in ("strategy", "workers")]
     assert (True, "round_robin", "tiny") == (savings["is_estimate"], savings["compared_with"], savings["model"])
     assert ["blue", "red"] == [each["team"] for each in savings["teams"]]
+
+
+async def test_the_latest_replays_are_listed_and_found(tmp_path: Path) -> None:
+    """Also one that an uploaded trace began, and without the trace."""
+    async with served(tmp_path) as (admin, runner):
+        for body in ({"alternatives": [{"workers": 3}]}, {"trace": TRACE, "alternatives": [{}], "kv_events": True}):
+            await admin.ask("POST", "/what-if", body, who="op")
+            runner.cancel()
+        listed = (await admin.get("/what-if/replays", who="vi"))["data"]
+        latest, first = [await admin.get(f"/what-if/replays/{each['id']}", who="vi") for each in listed]
+        unknown = await admin.ask("GET", "/what-if/replays/none", who="vi")
+
+    assert [("trace", "cancelled", 1000.0), ("recorded", "cancelled", 1000.0)] == [
+        (each["source"], each["status"], each["started_at"]) for each in listed
+    ]
+    assert [("trace", True), ("recorded", False)] == [(each["source"], each["kv_events"]) for each in (latest, first)]
+    assert [{"strategy": "prefix_aware", "workers": 3, "cache_tokens": 32_768}] == first["alternatives"]
+    assert (404, "This gateway keeps no replay with this id.") == (
+        unknown.status_code,
+        unknown.json()["error"]["message"],
+    )
 
 
 async def test_a_trace_can_be_uploaded() -> None:
@@ -141,12 +168,10 @@ async def test_several_models_require_a_name() -> None:
     assert "'model' is required, because several models are configured." == answer.json()["error"]["message"]
 
 
-@pytest.mark.parametrize(
-    ("method", "path"), [("POST", "/what-if"), ("GET", "/what-if"), ("DELETE", "/what-if"), ("GET", "/savings")]
-)
-async def test_viewers_may_not_replay(tmp_path: Path, method: str, path: str) -> None:
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+async def test_viewers_may_not_replay(tmp_path: Path, method: str) -> None:
     """Operators may: a replay takes processor time of the machine."""
     async with served(tmp_path) as (admin, _):
-        answer = await admin.ask(method, path, who="vi")
+        answer = await admin.ask(method, "/what-if", who="vi")
 
     assert 403 == answer.status_code

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.e2e
 
 @pytest.fixture
 async def runner() -> AsyncIterator[WhatIfRunner]:
-    runner = WhatIfRunner()
+    runner = WhatIfRunner(lambda: 1000.0)
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(runner.run())
         yield runner
@@ -39,19 +39,23 @@ async def test_a_job_ends_with_a_result(runner: WhatIfRunner, tmp_path: Path) ->
 
     assert "idle" == before
     assert "done" == await ended(runner)
-    assert runner.result is not None
-    assert (36, 1.0) == (runner.result.requests, runner.done)
-    assert (job, runner.result) == runner.of_shapes
+    replay = runner.latest
+    assert replay is not None
+    assert replay.result is not None
+    assert (36, 1.0, 1000.0) == (replay.result.requests, replay.done, replay.started_at)
+    assert (job, replay.result) == runner.of_shapes
+    assert runner.find(replay.id) is replay
 
 
 async def test_a_failure_is_said_and_the_next_job_runs(runner: WhatIfRunner, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     runner.start(a_job(tmp_path / "empty"))
-    failed = await ended(runner), runner.error
+    failed = await ended(runner), runner.latest and runner.latest.error
     runner.start(a_job(folder(tmp_path)))
 
     assert ("failed", "no requests were recorded in this time") == failed
     assert "done" == await ended(runner)
+    assert ["done", "failed"] == [replay.status for replay in runner]
 
 
 async def test_a_cancelled_job_makes_room_for_the_next(runner: WhatIfRunner, tmp_path: Path) -> None:

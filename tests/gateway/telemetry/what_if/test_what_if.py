@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from gateway.telemetry.shapes.segments import Segments
-from gateway.telemetry.what_if.job import Change, Engine, FleetShape
+from gateway.telemetry.what_if.job import Change, Engine, FleetShape, Job
 from gateway.telemetry.what_if.runner import WhatIfRunner
 from gateway.telemetry.what_if.what_if import NothingRecordedError, Prices, WhatIf, engines_of
 from tests.gateway.examples import a_model
@@ -14,8 +14,13 @@ from tests.routing.examples import A, B, a_fleet
 PRICES = Prices(gpu_hour_usd=2.0, saved_token_usd=None)
 
 
+def job_of(one: WhatIf) -> Job:
+    assert one.runner.latest is not None
+    return one.runner.latest.job
+
+
 def what_if(files: Segments | None) -> WhatIf:
-    return WhatIf(WhatIfRunner(), files, lambda: None, 32_768, lambda: 5000.0)
+    return WhatIf(WhatIfRunner(lambda: 1000.0), files, lambda: None, 32_768, lambda: 5000.0)
 
 
 def test_a_job_has_the_learned_times_of_all_workers() -> None:
@@ -40,14 +45,12 @@ def test_the_smallest_reported_cache_is_that_of_the_fleet(tmp_path: Path) -> Non
     fleet = a_fleet(A, B)
     one = what_if(Segments(tmp_path, max_bytes=1000, keep_s=60.0, wall_clock=lambda: 5000.0))
     one.replay(a_model(fleet=fleet), PRICES, [Change(workers=3)], last_s=600.0)
-    default = one.runner.job
+    default = job_of(one)
     one.runner.cancel()
     fleet.set_capacity(A, blocks=1000, block_size=16)
     fleet.set_capacity(B, blocks=500, block_size=16)
     one.replay(a_model(fleet=fleet), PRICES, [], last_s=600.0)
-    job = one.runner.job
-    assert default is not None
-    assert job is not None
+    job = job_of(one)
 
     assert FleetShape("prefix_aware", 2, 32_768) == default.fleet
     assert ((Change(workers=3),), 4400.0, str(tmp_path), 2.0) == (
@@ -74,7 +77,7 @@ def test_shapes_that_wait_are_written_before(tmp_path: Path) -> None:
     shapes.observe([a_completed_request("abcd", 1.0)])
     files = Segments(tmp_path, max_bytes=1000, keep_s=60.0, wall_clock=times.wall_clock)
     before = len(list(tmp_path.iterdir()))
-    one = WhatIf(WhatIfRunner(), files, shapes.write, 32_768, times.wall_clock)
+    one = WhatIf(WhatIfRunner(lambda: 1000.0), files, shapes.write, 32_768, times.wall_clock)
     one.replay(a_model(fleet=a_fleet(A)), PRICES, [], last_s=60.0)
     shapes.close()
 
@@ -84,6 +87,20 @@ def test_shapes_that_wait_are_written_before(tmp_path: Path) -> None:
 def test_an_uploaded_trace_is_replayed_without_a_folder() -> None:
     one = what_if(None)
     one.replay_trace(a_model(fleet=a_fleet(A)), PRICES, [Change()], "{}", users=7)
-    assert one.runner.job is not None
 
-    assert (None, "{}", 7) == (one.runner.job.directory, one.runner.job.trace, one.runner.job.users)
+    assert (None, "{}", 7) == (job_of(one).directory, job_of(one).trace, job_of(one).users)
+
+
+def test_kv_events_are_assumed_where_all_workers_send_them() -> None:
+    """Unless the caller states it."""
+    fleet = a_fleet(A, B)
+    one = what_if(None)
+    found = []
+    for trusted, stated in (((), None), ((A,), None), ((A, B), None), ((A, B), False), ((), True)):
+        for worker in (A, B):
+            fleet.set_trusted(worker, trusted=worker in trusted)
+        one.replay_trace(a_model(fleet=fleet), PRICES, [], "{}", users=1, has_kv_events=stated)
+        found.append(job_of(one).has_kv_events)
+        one.runner.cancel()
+
+    assert [False, False, True, False, True] == found
