@@ -11,6 +11,9 @@ PORT ?= 8080
 WORKERS ?= 3
 STRATEGY ?= prefix_aware
 
+# Without bytecode, every process that a command or a test starts would compile all sources again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test console-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run

@@ -14,20 +14,27 @@ __all__ = ["durable_redis_server", "redis_server", "redis_servers"]
 
 E2E = tuple(Path(__file__).parent / folder for folder in ("e2e", "security"))
 """Folders in which every test is one of `make e2e`, as if it were marked so."""
+E2E_TIMEOUT_S = 240
+"""Seconds after which a test of `make e2e` or `make store-test` has failed, also on a machine that is very busy."""
 COMMANDS = frozenset({"git", "openssl", "uname"})
 """Commands that every test may run: they end at once, and nothing is asked of them meanwhile."""
 
 # Property tests take the time they need, and try the same examples on every run: `make fuzz` is where luck may decide.
-settings.register_profile("steady", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "steady", max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("steady")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what stands in the folders of `E2E`, before marks decide what is run."""
+    """Mark what stands in the folders of `E2E`, before marks decide what is run, and give such tests more time."""
     for item in items:
         if any(item.path.is_relative_to(folder) for folder in E2E):
             item.add_marker(pytest.mark.e2e)
+        is_slow = any(item.get_closest_marker(name) for name in ("e2e", "redis"))
+        if is_slow and item.get_closest_marker("timeout") is None:
+            item.add_marker(pytest.mark.timeout(E2E_TIMEOUT_S))
 
 
 class ProcessGuard:

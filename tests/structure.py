@@ -81,7 +81,7 @@ def modules_in(root: Path, package: str) -> Iterator[Module]:
 
 def imports_of(module: Module) -> Iterator[str]:
     """Return the dotted names that *module* imports: of ``from a import b`` both ``a`` and ``a.b``."""
-    for node in ast.walk(module.tree):
+    for node in _statements(module.tree):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and node.module is not None:
@@ -163,7 +163,7 @@ def _longest(modules: Iterable[Module], kinds: tuple[type[ast.AST], ...]) -> tup
 
 
 def _definitions(tree: ast.AST, kinds: tuple[type[ast.AST], ...], prefix: str = "") -> Iterator[tuple[str, int]]:
-    for node in ast.iter_child_nodes(tree):
+    for node in _parts(tree):
         name = prefix
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             name = f"{prefix}{node.name}"
@@ -171,6 +171,19 @@ def _definitions(tree: ast.AST, kinds: tuple[type[ast.AST], ...], prefix: str = 
                 yield name, (node.end_lineno or node.lineno) - node.lineno + 1
             name += "."
         yield from _definitions(node, kinds, name)
+
+
+def _statements(tree: ast.AST) -> Iterator[ast.AST]:
+    """Return all statements below *tree*."""
+    for node in _parts(tree):
+        yield node
+        yield from _statements(node)
+
+
+def _parts(node: ast.AST) -> Iterator[ast.AST]:
+    """Return the statements directly inside *node*. No expression contains a statement, so expressions are left out."""
+    for field in ("body", "handlers", "orelse", "finalbody", "cases"):
+        yield from getattr(node, field, ())
 
 
 def _imports_settings(module: Module) -> bool:

@@ -436,7 +436,7 @@ class TreeAgainstOracle(RuleBasedStateMachine):
 
 
 TestTreeAgainstOracle = TreeAgainstOracle.TestCase
-TestTreeAgainstOracle.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestTreeAgainstOracle.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
 
 
 @given(st.lists(st.tuples(WORKERS, LETTERS), max_size=30), LETTERS)

@@ -897,7 +897,7 @@ class ResidencyAgainstEngines(RuleBasedStateMachine):
 _NO_CONTENT: Content = (None, None, 2, ())
 
 TestResidencyAgainstEngines = ResidencyAgainstEngines.TestCase
-TestResidencyAgainstEngines.settings = settings(max_examples=80, stateful_step_count=40, deadline=None)
+TestResidencyAgainstEngines.settings = settings(max_examples=40, stateful_step_count=40, deadline=None)
 
 
 class TestMatchInOneTier:

@@ -228,7 +228,7 @@ def test_explaining_changes_nothing(make: Make, strategy: str) -> None:
     breakers' probes and what full caches evict are the same in both.
     """
     silent, asked = (Traffic(make, strategy) for _ in range(2))
-    for step in range(200):
+    for step in range(120):
         for other in ("abcdef", "pqrstu", "xyz"):
             asked.dispatcher.explain(a_request(other, session=other), asked.now)
         silent.step(step)

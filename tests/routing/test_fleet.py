@@ -523,7 +523,7 @@ class FleetAgainstCounts(RuleBasedStateMachine):
 TestFleetAgainstCounts = FleetAgainstCounts.TestCase
 
 
-TestFleetAgainstCounts.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestFleetAgainstCounts.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
 
 
 class TestExcluded:

@@ -14,7 +14,7 @@ def form(file: bytes) -> tuple[bytes, str]:
 
 
 @given(st.binary(min_size=1) | st.text("\r\n-\x0b\x85a:", min_size=1).map(str.encode))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_a_file_comes_out_as_it_went_in(file: bytes) -> None:
     """Whatever its bytes: line ends, dashes, no text at all."""
     fields = read_form(*form(file))

@@ -70,7 +70,7 @@ def template(folder: Path) -> Any:
 
 
 @given(text=MARKED_TEXT)
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 def test_any_text_has_the_ids_of_the_worker(tokenizer: Tokenizer, text: str) -> None:
     assert list(TokenSequence.from_text(text).ids) == tokenizer.encode(text, add_special_tokens=True).ids
 

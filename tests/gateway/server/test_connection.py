@@ -297,7 +297,7 @@ def over_sockets(test: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     """Run *test* on the loop that the server runs on."""
 
     def run() -> None:
-        uvloop.run(asyncio.wait_for(test(), 20))
+        uvloop.run(asyncio.wait_for(test(), 60))
 
     run.__name__, run.__doc__ = test.__name__, test.__doc__
     return run
@@ -749,7 +749,7 @@ SEVERAL = (
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.sets(st.integers(1, len(SEVERAL) - 1)))
 def test_requests_are_the_same_wherever_their_bytes_are_cut(cuts: set[int]) -> None:
     """Methods, targets, headers and bodies; by content-length, chunked, with trailers, with an offer of h2c."""

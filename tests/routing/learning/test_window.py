@@ -31,7 +31,7 @@ def test_an_empty_window_counts_nothing() -> None:
     assert [0, 0] == [window.count(now) for now in (1_000.0, 1_000_000.0)]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(pauses_s=st.lists(st.sampled_from([0.0, 0.1, 0.7, 2.5, 9.0, 30.0]), max_size=60))
 def test_it_counts_like_a_list_of_all_events(pauses_s: list[float]) -> None:
     """The count covers the running second and the nine before it."""

@@ -333,7 +333,7 @@ def test_who_leaves_is_not_counted_any_more() -> None:
     assert ({"red": 1}, [red], 1) == (queue.by_team, list(queue), len(queue))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.2, 5.0), st.floats(0.1, 4.0)), min_size=2, max_size=5),
     st.integers(0, 2**32),

@@ -558,8 +558,8 @@ class TestFlood:
         sharing = Sharing(make, engine=ChunkedEngine if chunked else FifoEngine)
         if floods:
             sharing.flood(200, Ask("flood"))
-        sharing.at([2.0 + 0.5 * i for i in range(60)], Ask("sparse", 1024))
-        sharing.run(40.0)
+        sharing.at([2.0 + 0.5 * i for i in range(24)], Ask("sparse", 1024))
+        sharing.run(17.0 if fair else 34.0)
         return sharing.ttfts_s("sparse")
 
     @pytest.mark.parametrize("strategy", NAMES)
@@ -567,14 +567,14 @@ class TestFlood:
         """Every one of its requests: as long as alone, and one prefill."""
         alone, beside = self.ttfts_s(strategy, floods=False), self.ttfts_s(strategy)
 
-        assert 60 == len(beside)
+        assert 24 == len(beside)
         assert beside[-1] <= alone[-1] + PREFILL_S
 
     def test_engines_that_compute_in_steps_are_shared_as_well(self) -> None:
         """A step may have a part of two prefills: 100 ms more."""
         alone, beside = (self.ttfts_s("prefix_aware", floods=floods, chunked=True) for floods in (False, True))
 
-        assert 60 == len(beside)
+        assert 24 == len(beside)
         assert beside[-1] <= alone[-1] + PREFILL_S + 0.1
 
     def test_in_order_of_arrival_it_would_wait_for_the_whole_flood(self) -> None:
@@ -587,7 +587,7 @@ class TestFlood:
         for fair in (True, False):
             sharing = Sharing(lambda fleet, fair=fair: shared(fleet) if fair else late(fleet))  # type: ignore[misc]
             sharing.flood(100, Ask("flood"))
-            sharing.run(40.0)
+            sharing.run(20.0)
             done.append(sharing.work("flood"))
 
         assert done[0] >= 0.95 * done[1]
@@ -597,7 +597,7 @@ class TestFlood:
         sharing = Sharing(shared)
         sharing.flood(20, Ask("blue", weight=2.0))
         sharing.flood(200, Ask("red"))
-        sharing.run(60.0)
+        sharing.run(30.0)
 
         assert 2.0 == pytest.approx(sharing.work("blue") / sharing.work("red"), rel=0.1)
 
@@ -607,11 +607,11 @@ class TestFlood:
             shared, engine=lambda pool: ChunkedEngine(pool, max_num_seqs=8, max_num_batched_tokens=2048), reports=False
         )
         sharing.flood(60, Ask("flood", 512, 200))
-        sharing.at([20.0 + i for i in range(20)], Ask("sparse", 512))
-        sharing.run(60.0)
+        sharing.at([20.0 + i for i in range(10)], Ask("sparse", 512))
+        sharing.run(40.0)
 
         assert 3 >= sharing.most_queued
-        assert 20 == len(sharing.ttfts_s("sparse"))
+        assert 10 == len(sharing.ttfts_s("sparse"))
         assert 6.0 >= sharing.ttfts_s("sparse")[-1]
 
     def test_who_is_refused_would_have_been_late(self) -> None:
@@ -979,11 +979,11 @@ class TestSlowWorkers:
             return engines[-1]
 
         sharing = Sharing(make, engine=engine)
-        sharing.at([0.055 * i for i in range(800)], Ask("blue", 1024, 20))
-        sharing.run(8.0)
+        sharing.at([0.055 * i for i in range(400)], Ask("blue", 1024, 20))
+        sharing.run(6.0)
         before = dict(sharing.sent)
         engines[0]._timing = Timing(prefill_tokens_per_s=1000.0, prefill_fixed_s=0.1, tpot_s=0.12, tpot_slope_s=0.004)
-        sharing.run(40.0)
+        sharing.run(22.0)
         slow, *others = [sharing.sent[worker.id] - before[worker.id] for worker in sharing.fleet]
 
         assert min(before.values()) > 0.8 * max(before.values())
@@ -1003,8 +1003,8 @@ class TestReplicas:
         dispatcher = LateBinding(fleet, strategies, seeded(seed), ties=TIES)
         dispatcher.submit(asked(letters, "one"), 0.0)
         assert [] == dispatcher.poll(0.0)
-        for at in range(1, 4000):
-            for _, name in sent(dispatcher.poll(at / 1000)):
+        for at in range(1, 400):
+            for _, name in sent(dispatcher.poll(at / 100)):
                 return name
         raise AssertionError("it is not sent")
 

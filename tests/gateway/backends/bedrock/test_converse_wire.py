@@ -255,7 +255,7 @@ def with_parsed_arguments(found: dict[str, Any]) -> dict[str, Any]:
     return found | {"calls": calls, "content": content}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(SAID, TERMS)
 def test_whole_replayed_and_streamed_answers_say_the_same(said: Says, terms: dict[str, Any]) -> None:
     """Text, thoughts, calls, finish and usage, whatever the terms: only the form differs."""

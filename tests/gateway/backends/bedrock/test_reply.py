@@ -160,7 +160,7 @@ async def test_a_read_under_way_is_interrupted() -> None:
     reading = asyncio.create_task(reply.read())
     await asyncio.sleep(0)
     reply.interrupt(stalled)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.wait([reading])
 
     assert stalled is reading.exception()
@@ -237,7 +237,7 @@ async def test_a_shorter_patience_counts_for_the_read_under_way() -> None:
     reading = asyncio.create_task(reply.read())
     await asyncio.sleep(0)
     reply.expect_within(0.01)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await asyncio.wait([reading])
 
     failure = reading.exception()
@@ -252,7 +252,7 @@ async def test_patience_is_never_longer_than_the_backends() -> None:
     reply.expect_within(3600.0)
     await reply.read()
 
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         with pytest.raises(UpstreamTimeout):
             await reply.read()
     await reply.aclose()
@@ -336,7 +336,7 @@ def text_of(stream: bytes) -> str:
     return "".join(choice["delta"].get("content", "") for chunk in said for choice in chunk["choices"])
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_whole_stream_is_read_whole(data: st.DataObject) -> None:
     """Padding, noise, and any cut by the network: all of the text, and the end."""
@@ -347,7 +347,7 @@ def test_a_whole_stream_is_read_whole(data: st.DataObject) -> None:
     assert ("".join(text for _, text in whole), "done") == outcome(network)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_failure_at_any_frame_is_reported(data: st.DataObject) -> None:
     """First, in the middle, or behind the last: what was before it is there, and then the fault, never an end."""
@@ -361,7 +361,7 @@ def test_a_failure_at_any_frame_is_reported(data: st.DataObject) -> None:
     assert ("".join(text for _, text in before), "fault") == outcome(network)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_a_cut_at_any_byte_is_noticed(data: st.DataObject) -> None:
     """A stream is whole only on the border of a frame, behind the one that says that the message has stopped."""

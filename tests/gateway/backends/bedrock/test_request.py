@@ -460,7 +460,7 @@ def _calls(body: dict[str, Any]) -> list[str]:
     ]
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @given(body=bodies(), model_id=st.sampled_from(MODEL_IDS))
 def test_every_chat_that_is_served_is_a_request_without_fault(body: dict[str, Any], model_id: str) -> None:
     """Valid by AWS's own model and the rules beside it; nothing that was said is lost, and every call is there."""

@@ -149,7 +149,7 @@ class TestByTokens:
         assert [True, *[False] * MAX_UNSETTLED, True] == [bool(passed) for passed in out]
         assert "-" * (MAX_UNSETTLED + 1) == seen(b"".join(out)).content
 
-    @settings(max_examples=100, deadline=None)
+    @settings(max_examples=40, deadline=None)
     @given(st.data())
     def test_any_text_in_any_tokens_is_exact(self, data: st.DataObject) -> None:
         """Characters are split over tokens, events over packets; streams are cut up to three times."""

@@ -61,7 +61,7 @@ FRAGMENTS = (
 TEXTS = st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=3), max_size=8).map("".join)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(TEXTS, st.data())
 def test_a_text_in_pieces_comes_out_as_the_whole_text(text: str, data: st.DataObject) -> None:
     """The oracle is the same text at once; pieces of any length, one letter each too."""
@@ -130,7 +130,7 @@ def test_a_replacement_stands_for_all_kinds() -> None:
     assert (f"{'***'} {'***'}", 2) == redacted(a_scan(replacement="***"), f"{MAIL} {CARD}")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     st.recursive(
         st.text(max_size=6) | st.sampled_from([MAIL, CARD, "\n" + MAIL, '"' + MAIL, 4111111111111111, 7]),

@@ -106,7 +106,7 @@ def test_items_of_a_response_have_kinds_and_ids() -> None:
     assert ["user"] == said({"messages": [{"content": [{"type": "tool_use", "id": "t", "input": {"id": "user"}}]}]})
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(BODIES)
 def test_with_its_own_texts_a_body_is_the_very_same(body: dict[str, Any]) -> None:
     changed = with_request_texts(body, said(body))

@@ -329,7 +329,7 @@ class AnyOrder(RuleBasedStateMachine):
         self.world.check_end()
 
 
-AnyOrder.TestCase.settings = settings(max_examples=100, stateful_step_count=30)
+AnyOrder.TestCase.settings = settings(max_examples=50, stateful_step_count=30)
 TestAnyOrder = AnyOrder.TestCase
 
 

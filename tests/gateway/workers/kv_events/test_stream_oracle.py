@@ -208,7 +208,7 @@ DEEDS: list[Callable[[World, int], None]] = [
 DEED = st.tuples(st.sampled_from(DEEDS), st.integers(0, 7))
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(
     deeds=st.lists(DEED, max_size=80),
     seed=st.integers(0, 2**32),

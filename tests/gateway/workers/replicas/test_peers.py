@@ -281,5 +281,5 @@ class TwoInStep(RuleBasedStateMachine):
         assert 0.0 == self.second.worker(A).load(self.now + 200.0).backlog_s == pytest.approx(0.0)
 
 
-TwoInStep.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+TwoInStep.TestCase.settings = settings(max_examples=30, stateful_step_count=30)
 TestTwoInStep = TwoInStep.TestCase
