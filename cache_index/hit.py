@@ -2,9 +2,11 @@
 
 from typing import Final
 
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 
 
+@mypyc_attr(acyclic=True)
 class Hit(Value):
     """Number of leading blocks of a prompt that a worker can use, by tier."""
 

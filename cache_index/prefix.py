@@ -20,6 +20,7 @@ import numpy as np
 from cache_index.chain import U64, BlockHash, Positions, keyed_generator
 from cache_index.chaining import chained
 from cache_index.compiled import IS_COMPILED
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 
 HASH_BYTES: Final = 8
@@ -34,6 +35,7 @@ hashing some kilobytes.
 """
 
 
+@mypyc_attr(acyclic=True)
 class Prefix(Value):
     """Hashes of the full blocks of a prompt, in order.
 

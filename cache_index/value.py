@@ -7,7 +7,10 @@ request, and compiled code reads fields of its own classes twenty times faster t
 
 from typing import Any, ClassVar, Self
 
+from cache_index.native import mypyc_attr
 
+
+@mypyc_attr(acyclic=True)
 class Value:
     """Base class of immutable values. Subclasses list their fields in ``__match_args__``, in the order of the
     constructor's arguments.

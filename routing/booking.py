@@ -4,6 +4,7 @@ from enum import Enum
 from typing import Final
 
 from cache_index import WorkerId
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 from routing.candidate import Source
 from routing.loads import NO_LOADS, Loads
@@ -20,6 +21,7 @@ class Ending(Enum):
     """The caller closed the connection before the end of the answer."""
 
 
+@mypyc_attr(acyclic=True)
 class Outcome(Value):
     """Outcome of a request, with the engine's token counts if the engine reported them."""
 
@@ -39,6 +41,7 @@ class Outcome(Value):
         self.completion_tokens: Final = completion_tokens
 
 
+@mypyc_attr(acyclic=True)
 class Booking:
     """Request that is assigned to a worker. All times are monotonic seconds.
 

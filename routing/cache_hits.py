@@ -5,6 +5,7 @@ from typing import Final
 
 from cache_index import CacheIndex, WorkerId
 from cache_index.hit import Hit
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 from routing.candidate import Candidate, Load
 from routing.loads import loads_of
@@ -15,6 +16,7 @@ from routing.sessions import Newcomer
 from routing.worker import Worker
 
 
+@mypyc_attr(acyclic=True)
 class ReportedHit(Value):
     """Cached blocks that an engine reported in cache events, with blocks expected from recently sent requests."""
 

@@ -5,11 +5,13 @@ from typing import Final, Literal
 import msgspec
 
 from cache_index import WorkerId
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 from routing.loads import NO_LOADS, Loads
 from routing.pull import Pull
 
 
+@mypyc_attr(acyclic=True)
 class Load(Value):
     """Load of a worker at one moment, according to the gateway's own accounting."""
 
@@ -57,6 +59,7 @@ Source = Literal["reported", "predicted"]
 """
 
 
+@mypyc_attr(acyclic=True)
 class Candidate(Value):
     """Worker that could answer a request."""
 

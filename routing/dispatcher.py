@@ -5,6 +5,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 from routing.booking import Booking
 from routing.candidate import Candidate
@@ -14,6 +15,7 @@ from routing.request import Request
 from routing.strategies.by_name import StrategiesByName
 
 
+@mypyc_attr(acyclic=True)
 class Dispatch(Value):
     """Released request with its candidate workers, best first. The request is already booked on the first candidate."""
 

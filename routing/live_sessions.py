@@ -8,12 +8,14 @@ all sessions. Pauses are measured in requests instead of seconds, so no clock is
 from typing import Final
 
 from cache_index import WorkerId
+from cache_index.native import mypyc_attr
 from cache_index.reuse import Reuse
 
 LEARN_EVERY: Final = 64
 """Number of requests between two updates of the probabilities. Requests between two updates form an epoch."""
 
 
+@mypyc_attr(acyclic=True)
 class Session:
     """A known session: the worker of its last request, and the tokens that it has added to this worker's cache."""
 

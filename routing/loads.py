@@ -3,9 +3,11 @@
 from typing import Final
 
 from cache_index.hit import Hit
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 
 
+@mypyc_attr(acyclic=True)
 class Loads(Value):
     """Number of tokens to load from each tier before a prompt can be computed."""
 

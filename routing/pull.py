@@ -3,9 +3,11 @@
 from typing import Final
 
 from cache_index import WorkerId
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 
 
+@mypyc_attr(acyclic=True)
 class Pull(Value):
     """Transfer of cached blocks from the host memory of another worker before a prefill."""
 

@@ -3,12 +3,14 @@
 from typing import Final
 
 from cache_index import Prefix, WorkerId
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 
 LOW, NORMAL, HIGH = 0, 1, 2
 """Priority classes of requests. If all workers are busy, requests of a higher class go first."""
 
 
+@mypyc_attr(acyclic=True)
 class Request(Value):
     """Request data that routing strategies see."""
 

@@ -2,6 +2,7 @@
 
 from typing import Final, Protocol
 
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 from gateway.protocol.errors import ReplyBroken, UpstreamError
 from gateway.protocol.headers import Headers
@@ -11,6 +12,7 @@ WHOLE_ANSWER_BYTES: Final = 64 * 2**20
 """
 
 
+@mypyc_attr(acyclic=True)
 class Call(Value):
     """Request as it is sent to a backend. The body is bytes and is never parsed or serialized again."""
 

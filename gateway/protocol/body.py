@@ -13,8 +13,9 @@ from typing import Any, Final, Never
 import msgspec
 from msgspec import UNSET
 
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
-from gateway.protocol.engine_fields import engine_fields_of, has_session_field, session_field_of
+from gateway.protocol.engine_fields import engine_fields_of
 from gateway.protocol.errors import InvalidField, MalformedBody
 from gateway.protocol.json_fields import (
     ChatFields,
@@ -26,6 +27,7 @@ from gateway.protocol.json_fields import (
     decode_text,
 )
 from gateway.protocol.prompt import chat_prompt, embeds_prompt, joined, text_prompt, token_prompt
+from gateway.protocol.session_field import has_session_field, session_field_of
 from gateway.protocol.splice import Places
 
 MAX_NAME_CHARACTERS: Final = 512
@@ -33,6 +35,7 @@ MAX_NAME_CHARACTERS: Final = 512
 _LARGEST_COUNT = 2**31 - 1  # of tokens or choices; far beyond any engine, and safe in every store that adds them up
 
 
+@mypyc_attr(acyclic=True)
 class Body(Value):
     """Parsed body of a request, with the data for routing. Each endpoint has a parser for it; see
     `gateway.protocol.endpoints`.

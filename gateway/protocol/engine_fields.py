@@ -14,7 +14,8 @@ from msgspec.structs import astuple
 
 from gateway.protocol.errors import InvalidField
 
-_ABSENT = Raw(b"")
+ABSENT = Raw(b"")
+"""Value of a field that a body does not contain. It is compared by identity."""
 
 
 class EngineFields(msgspec.Struct, gc=False):
@@ -23,62 +24,62 @@ class EngineFields(msgspec.Struct, gc=False):
     """
 
     # Source and target of the blocks of the prompt or of a multimodal item.
-    kv_transfer_params: Raw = _ABSENT
-    ec_transfer_params: Raw = _ABSENT
-    disaggregated_params: Raw = _ABSENT
-    migration_request: Raw = _ABSENT
-    bootstrap_host: Raw = _ABSENT
-    bootstrap_port: Raw = _ABSENT
-    bootstrap_room: Raw = _ABSENT
-    bootstrap_pair_key: Raw = _ABSENT
-    disagg_prefill_dp_rank: Raw = _ABSENT
+    kv_transfer_params: Raw = ABSENT
+    ec_transfer_params: Raw = ABSENT
+    disaggregated_params: Raw = ABSENT
+    migration_request: Raw = ABSENT
+    bootstrap_host: Raw = ABSENT
+    bootstrap_port: Raw = ABSENT
+    bootstrap_room: Raw = ABSENT
+    bootstrap_pair_key: Raw = ABSENT
+    disagg_prefill_dp_rank: Raw = ABSENT
     # The rank that answers, and its priority.
-    data_parallel_rank: Raw = _ABSENT
-    routed_dp_rank: Raw = _ABSENT
-    dp_rank: Raw = _ABSENT
-    nvext: Raw = _ABSENT
-    priority: Raw = _ABSENT
+    data_parallel_rank: Raw = ABSENT
+    routed_dp_rank: Raw = ABSENT
+    dp_rank: Raw = ABSENT
+    nvext: Raw = ABSENT
+    priority: Raw = ABSENT
     # Ids, and state that an engine keeps by id.
-    request_id: Raw = _ABSENT
-    rid: Raw = _ABSENT
-    session_id: Raw = _ABSENT
-    parent_session_id: Raw = _ABSENT
-    session_params: Raw = _ABSENT
-    conversation_params: Raw = _ABSENT
-    extra_key: Raw = _ABSENT
+    request_id: Raw = ABSENT
+    rid: Raw = ABSENT
+    session_id: Raw = ABSENT
+    parent_session_id: Raw = ABSENT
+    session_params: Raw = ABSENT
+    conversation_params: Raw = ABSENT
+    extra_key: Raw = ABSENT
     # An adapter without a model name.
-    lora_path: Raw = _ABSENT
-    lora_request: Raw = _ABSENT
+    lora_path: Raw = ABSENT
+    lora_request: Raw = ABSENT
     # A prompt instead of the one that is routed, counted and checked.
-    input_ids: Raw = _ABSENT
-    input_embeds: Raw = _ABSENT
-    prompt_token_ids: Raw = _ABSENT
+    input_ids: Raw = ABSENT
+    input_embeds: Raw = ABSENT
+    prompt_token_ids: Raw = ABSENT
     # Code, labels and settings of one engine.
-    vllm_xargs: Raw = _ABSENT
-    custom_params: Raw = _ABSENT
-    custom_logit_processor: Raw = _ABSENT
-    logits_processors: Raw = _ABSENT
-    custom_labels: Raw = _ABSENT
-    ngram_corpus_id: Raw = _ABSENT
+    vllm_xargs: Raw = ABSENT
+    custom_params: Raw = ABSENT
+    custom_logit_processor: Raw = ABSENT
+    logits_processors: Raw = ABSENT
+    custom_labels: Raw = ABSENT
+    ngram_corpus_id: Raw = ABSENT
     # Additional results.
-    return_hidden_states: Raw = _ABSENT
-    return_routed_experts: Raw = _ABSENT
+    return_hidden_states: Raw = ABSENT
+    return_routed_experts: Raw = ABSENT
     # An argument of SDKs whose fields some servers merge into the body.
-    extra_body: Raw = _ABSENT
+    extra_body: Raw = ABSENT
 
 
 ENGINE_FIELDS = EngineFields.__struct_fields__
 """Names of all request fields that control an engine internally."""
 
 SESSION_FIELD: Final = "session_id"
-"""Engine field that JSON bodies may always contain. The gateway uses its value, and hides the field from the worker."""
+"""Engine field that JSON bodies may always contain. The gateway uses its value, and hides the field from the worker
+(see `gateway.protocol.session_field`).
+"""
 
 _COUNT = len(ENGINE_FIELDS)
-_ALL_ABSENT = (_ABSENT,) * _COUNT
+_ALL_ABSENT = (ABSENT,) * _COUNT
 
 Body = TypeVar("Body", bound=EngineFields)
-
-_decode_text = msgspec.json.Decoder(str | None).decode
 
 
 def without_engine_fields(kind: type[Body]) -> type[Body]:
@@ -93,28 +94,8 @@ def engine_fields_of(body: EngineFields) -> tuple[str, ...]:
     values = astuple(body)[:_COUNT]  # the fields of a base class come first
     if values == _ALL_ABSENT:  # a comparison of identities
         return ()
-    sent = [name for name, value in zip(ENGINE_FIELDS, values, strict=True) if value is not _ABSENT]
+    sent = [name for name, value in zip(ENGINE_FIELDS, values, strict=True) if value is not ABSENT]
     return tuple(name for name in sent if name != SESSION_FIELD)
-
-
-def has_session_field(body: EngineFields) -> bool:
-    """Return whether *body* contains `SESSION_FIELD`, with any value."""
-    value: object = body.session_id
-    return value is not _ABSENT and value is not UNSET
-
-
-def session_field_of(body: EngineFields) -> str | None:
-    """Return the value of `SESSION_FIELD` in *body*, or None if the field is missing, null or empty.
-
-    Raises:
-        InvalidField: if the value is not a string.
-    """
-    if not has_session_field(body):
-        return None
-    try:
-        return _decode_text(body.session_id) or None
-    except msgspec.DecodeError:
-        raise InvalidField(f"'{SESSION_FIELD}' must be a string", param=SESSION_FIELD) from None
 
 
 def engine_fields_among(names: Collection[str]) -> tuple[str, ...]:

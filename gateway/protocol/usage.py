@@ -2,11 +2,13 @@
 
 from typing import Final
 
+from cache_index.native import mypyc_attr
 from cache_index.value import Value
 from gateway.protocol.errors import DECODE_ERRORS
 from gateway.protocol.json_fields import UsageFields, decode_answer
 
 
+@mypyc_attr(acyclic=True)
 class Usage(Value):
     """Number of tokens that a completion used, as counted by the engine."""
 

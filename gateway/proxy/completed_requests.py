@@ -8,12 +8,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import Protocol
 
+from cache_index.native import mypyc_attr
 from gateway.proxy.exchange import Exchange
 
 SETTLE_S = 0.05
 """Maximum delay in seconds before a completed request is logged and counted."""
 
 
+@mypyc_attr(acyclic=True)
 class CompletedRequest:
     __slots__ = ("at", "exchange")
 

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from cache_index.native import mypyc_attr
 from routing.candidate import Candidate, WhyNot
 from routing.dispatcher import Dispatch
 from routing.fleet import Fleet
@@ -15,6 +16,7 @@ MAX_EXCLUDED: Final = 8
 """Maximum number of excluded workers to keep."""
 
 
+@mypyc_attr(acyclic=True)
 class Decision:
     """Candidates and excluded workers of one dispatch. It holds no more than a stream of minutes can afford."""
 

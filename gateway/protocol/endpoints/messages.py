@@ -6,10 +6,11 @@ import msgspec
 from msgspec import Raw
 
 from gateway.protocol.body import Body, count, named, parsed
-from gateway.protocol.engine_fields import EngineFields, engine_fields_of, has_session_field, session_field_of
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of
 from gateway.protocol.errors import DECODE_ERRORS, InvalidField
 from gateway.protocol.json_fields import ChatMessage
 from gateway.protocol.prompt import Item, messages_prompt, without_cache_marks
+from gateway.protocol.session_field import has_session_field, session_field_of
 from gateway.protocol.sse import NO_ERROR, NamedEventObserver
 from gateway.protocol.usage import Usage
 

@@ -10,10 +10,11 @@ import msgspec
 from msgspec import Raw
 
 from gateway.protocol.body import Body, named, parsed
-from gateway.protocol.engine_fields import EngineFields, engine_fields_of, has_session_field, session_field_of
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of
 from gateway.protocol.errors import DECODE_ERRORS
 from gateway.protocol.json_fields import ChatMessage
 from gateway.protocol.prompt import chat_prompt, embeds_prompt, text_prompt, token_prompt
+from gateway.protocol.session_field import has_session_field, session_field_of
 from gateway.protocol.usage import Usage
 
 

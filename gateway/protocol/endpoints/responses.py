@@ -7,9 +7,10 @@ import msgspec
 from msgspec import Raw
 
 from gateway.protocol.body import Body, count, named, parsed
-from gateway.protocol.engine_fields import EngineFields, engine_fields_of, has_session_field, session_field_of
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of
 from gateway.protocol.errors import DECODE_ERRORS
 from gateway.protocol.prompt import Item, responses_prompt
+from gateway.protocol.session_field import has_session_field, session_field_of
 from gateway.protocol.sse import NO_ERROR, NamedEventObserver
 from gateway.protocol.usage import Usage
 

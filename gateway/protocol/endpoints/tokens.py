@@ -3,7 +3,8 @@
 import msgspec
 
 from gateway.protocol.body import Body, parsed, without_prompt
-from gateway.protocol.engine_fields import EngineFields, engine_fields_of, has_session_field
+from gateway.protocol.engine_fields import EngineFields, engine_fields_of
+from gateway.protocol.session_field import has_session_field
 
 
 def parse_tokens(raw: bytes) -> Body:

@@ -18,6 +18,7 @@ from librt.strings import (
     write_i32_le,
 )
 
+from cache_index.native import mypyc_attr
 from gateway.proxy.decision import Decision
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.tracing.trace import Trace
@@ -41,7 +42,7 @@ UNKNOWN: Final = float("nan")
 """Seconds that are not known."""
 MAX_SPANS: Final = 32
 """Maximum number of spans of a trace to keep in a receipt."""
-NO_WORKERS: Final[list[str]] = []
+NO_WORKERS: Final[tuple[str, ...]] = ()
 MAX_NAMES: Final = 256
 """Maximum number of different sequences of span names to share."""
 _MAX_I32: Final = 2**31 - 1
@@ -50,6 +51,7 @@ _DURATION: Final = 8
 _STATUS: Final = 12
 
 
+@mypyc_attr(acyclic=True)
 class Rare:
     """Facts that few requests have."""
 
@@ -68,6 +70,7 @@ class Rare:
         self.trace_id = trace_id
 
 
+@mypyc_attr(acyclic=True)
 class Record:
     """Facts about one completed request. It contains no text of the request."""
 
@@ -87,7 +90,7 @@ class Record:
         "workers",
     )
 
-    def __init__(self, exchange: Exchange, workers: list[str], numbers: bytes, rare: Rare | None) -> None:
+    def __init__(self, exchange: Exchange, workers: tuple[str, ...], numbers: bytes, rare: Rare | None) -> None:
         self.request_id = exchange.request_id
         self.team = exchange.team
         self.key = exchange.key
@@ -150,7 +153,7 @@ class Packer:
                 rank if rank != last else decision.last_rank,
             )
             rank += 1
-        workers: list[str] = [candidate.worker for candidate in candidates]
+        workers: tuple[str, ...] = tuple([candidate.worker for candidate in candidates])
         return Record(exchange, workers, writer.getvalue(), self._rare(exchange))
 
     def _rare(self, exchange: Exchange) -> Rare | None:

@@ -7,12 +7,16 @@ files contain only the numbers, which cannot be matched to known texts.
 
 from typing import Final
 
+from librt.strings import read_i64_le
+
+from cache_index.native import mypyc_attr
 from cache_index.prefix import HASH_BYTES
 
 NO_PARENT: Final = 0
 """Number of no step. Numbers begin with 1."""
 
 
+@mypyc_attr(acyclic=True)
 class Placed:
     """Position of a prompt among the numbered steps."""
 
@@ -33,8 +37,8 @@ class PrefixNumbers:
 
     def __init__(self, max_steps: int = 131_072) -> None:
         self._max_steps = max_steps
-        self._recent: dict[bytes, int] = {}
-        self._earlier: dict[bytes, int] = {}
+        self._recent: dict[int, int] = {}
+        self._earlier: dict[int, int] = {}
         self._next = NO_PARENT + 1
 
     def place(self, hashes: bytes, step_blocks: int) -> Placed:
@@ -54,11 +58,12 @@ class PrefixNumbers:
             else:
                 known, parent = middle, number
                 low = middle + 1
-        first = self._next
+        first = number = self._next
         recent = self._recent
         for end in range((known + 1) * width, steps * width + 1, width):
-            recent[hashes[end - HASH_BYTES : end]] = self._next
-            self._next += 1
+            recent[_hash_before(hashes, end)] = number
+            number += 1
+        self._next = number
         if len(recent) > self._max_steps:
             self._earlier, self._recent = recent, {}
         return Placed(parent, known, first, steps - known)
@@ -66,7 +71,7 @@ class PrefixNumbers:
     def _known(self, hashes: bytes, step: int, width: int) -> int:
         """Return the number of step *step*, or `NO_PARENT` if it is not known."""
         end = step * width
-        key = hashes[end - HASH_BYTES : end]
+        key = _hash_before(hashes, end)
         number = self._recent.get(key)
         if number is not None:
             return number
@@ -75,10 +80,15 @@ class PrefixNumbers:
             return NO_PARENT
         # All steps of a prefix must be known as long as the last one is: the search relies on it.
         for before in range(end, 0, -width):
-            key = hashes[before - HASH_BYTES : before]
+            key = _hash_before(hashes, before)
             if key in self._recent:
                 break
             moved = self._earlier.get(key)
             if moved is not None:
                 self._recent[key] = moved
         return number
+
+
+def _hash_before(hashes: bytes, end: int) -> int:
+    """Return the hash of the block that ends at byte *end* of *hashes*."""
+    return read_i64_le(hashes, end - HASH_BYTES)

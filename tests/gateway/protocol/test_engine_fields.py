@@ -7,8 +7,6 @@ from gateway.protocol.engine_fields import (
     check_engine_fields,
     engine_fields_among,
     engine_fields_of,
-    has_session_field,
-    session_field_of,
 )
 from gateway.protocol.errors import InvalidField
 from gateway.protocol.json_fields import decode_any_chat
@@ -24,20 +22,8 @@ def test_what_was_sent_is_known_by_name() -> None:
 
 def test_the_session_of_a_json_body_is_no_engine_field() -> None:
     """The gateway uses its value. In a form it is a field like the others."""
-    named = decode_any_chat(b'{"model": "m", "session_id": "s", "rid": "r"}')
-
-    assert ("rid",) == engine_fields_of(named)
-    assert ("s", True) == (session_field_of(named), has_session_field(named))
+    assert ("rid",) == engine_fields_of(decode_any_chat(b'{"model": "m", "session_id": "s", "rid": "r"}'))
     assert ("session_id",) == engine_fields_among({"session_id"})
-
-
-@pytest.mark.parametrize(
-    ("said", "has"), [(b"", False), (b', "session_id": null', True), (b', "session_id": ""', True)]
-)
-def test_a_session_may_be_missing_or_empty(said: bytes, has: bool) -> None:
-    body = decode_any_chat(b'{"model": "m"' + said + b"}")
-
-    assert (None, has) == (session_field_of(body), has_session_field(body))
 
 
 def test_fields_of_forms_are_known_by_name_too() -> None:

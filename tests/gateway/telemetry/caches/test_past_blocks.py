@@ -24,6 +24,14 @@ def test_a_continuation_is_known_up_to_where_it_continues() -> None:
     assert 24 == past.learn(A, prompt(TEXT).hashes)
 
 
+def test_a_long_continuation_is_known_up_to_where_it_continues() -> None:
+    """More blocks than are looked up one by one."""
+    past, hashes = PastBlocks(), Hasher(bytes(32), block_bytes=8).prefix(random.Random(0).randbytes(8 * 800)).hashes
+    past.learn(A, hashes[: 8 * 480])
+
+    assert [480, 800] == [past.learn(A, hashes) for _ in range(2)]
+
+
 def test_another_beginning_is_unknown() -> None:
     """A hash covers all blocks before it."""
     past = PastBlocks()

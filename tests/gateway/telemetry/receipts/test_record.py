@@ -33,7 +33,7 @@ def test_what_filters_need_is_read_without_the_rest() -> None:
     record = a_record()
 
     assert (SECONDS_OF_2026, 2.0, 200) == (record.began_at, record.duration_s, record.status)
-    assert ["a", "b"] == record.workers
+    assert ("a", "b") == record.workers
 
 
 def test_a_plain_request_has_no_rare_facts() -> None:
