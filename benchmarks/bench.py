@@ -47,9 +47,14 @@ KEYS_AND_LIMITS: Mapping[str, Any] = {
     ]
 }
 """Settings with one API key and five limits that are never reached."""
-RECEIPTS: Mapping[str, Any] = {"admin": {"keys": [{"role": "viewer", "secret": "benchmark"}]}}
+ADMIN_SECRET = "benchmark"
+ADMIN_KEY: Mapping[str, Any] = {"keys": [{"role": "owner", "secret": ADMIN_SECRET}]}
+WITHOUT_RECORDS: Mapping[str, Any] = {"admin": {**ADMIN_KEY, "receipts": 0, "cache_activity": False}}
+"""Settings with an admin key, and with nothing recorded about completed requests."""
+RECEIPTS: Mapping[str, Any] = {"admin": ADMIN_KEY}
 """Settings with receipts of the latest requests, which a gateway keeps if anybody can read them."""
 RECEIPTS_AND_SHAPES: Mapping[str, Any] = {**RECEIPTS, "request_shapes": {"enabled": True}}
+CONSOLE: Mapping[str, Any] = {**RECEIPTS_AND_SHAPES, "console": {"enabled": True}}
 BUSY_CORE = 0.95  # a share of one core above which a single-threaded process is taken to be the limit
 ARRIVAL_STREAMS = 10
 DATA_SEGMENTS_IN_AT = 152  # offset of tcpi_data_segs_in in struct tcp_info, linux/tcp.h

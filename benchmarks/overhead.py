@@ -7,15 +7,19 @@ Exit status: 0 if all targets are met, 1 if one is missed, 2 if the benchmark co
 """
 
 import argparse
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from benchmarks.bench import (
+    ADMIN_SECRET,
     BUSY_CORE,
+    CONSOLE,
     KEYS_AND_LIMITS,
     RECEIPTS,
     RECEIPTS_AND_SHAPES,
+    WITHOUT_RECORDS,
     Arrival,
     Bench,
     Measurement,
@@ -26,6 +30,7 @@ from benchmarks.bench import (
 )
 from benchmarks.chat_bodies import LOADS, PROMPTS, Load
 from benchmarks.load_tools import install_tools, tool_versions
+from benchmarks.open_pages import open_pages
 from benchmarks.processes import ChildFailedError, Processes, add_gateway_option, pinned
 from benchmarks.report import Bar, Circumstances, Report, Spread, Table, argument_parser, conclude
 from benchmarks.shipped import build
@@ -35,9 +40,14 @@ WARM_UP_S = 1.0
 MIN_SHARE_WITH_KEYS = 0.9
 MIN_NGINX_SHARE_OF_RATE = {"requests": 0.15, "streams": 0.9}  # SGLang's Rust gateway: 0.17 and 0.47
 WITH_KEYS = ", with a key and five limits"
+WITH_ADMIN = ", with an admin key"
 WITH_RECEIPTS = ", with receipts"
 WITH_RECORDS = ", with receipts and request shapes"
-MIN_SHARE_WITH_RECORDS = 0.99
+WITH_PAGES = ", with receipts, request shapes and two open pages of the console"
+MIN_SHARES: Mapping[str, float] = {WITH_RECEIPTS: 0.99, WITH_RECORDS: 0.99, WITH_PAGES: 0.98}
+"""Minimum shares of the requests per processor second of a gateway that records nothing."""
+RECEIPTS_S = 900.0
+"""Maximum seconds for the measurement of the memory of receipts."""
 PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "numpy", "msgspec", "prometheus-client")
 
 
@@ -58,16 +68,16 @@ def load_table(found: Sequence[Measurement], targets: Sequence[str], load: Load,
     rows: list[list[str | int | float | Spread | None]] = []
     for target in targets:
         of_target = [m for m in found if m.target == target and m.load == load]
-        is_proxy = target != stub
+        is_compared = target != stub and any(m.target == "nginx" for m in found)
         rows.append(
             [
                 target,
                 Spread.of(m.per_s for m in of_target),
-                ratios(found, target, load) if is_proxy else None,
+                ratios(found, target, load) if is_compared else None,
                 Spread.of(m.p50_ms for m in of_target),
                 Spread.of(m.p99_ms for m in of_target),
                 Spread.of(m.target_cpu for m in of_target),
-                ratios_per_cpu(found, target, load) if is_proxy else None,
+                ratios_per_cpu(found, target, load) if is_compared else None,
                 sum(m.errors for m in of_target),
             ]
         )
@@ -87,7 +97,7 @@ def limits_of_the_setup(found: Sequence[Measurement], *, stub: str) -> list[str]
         noise = f"{on_proxy_core:.0%} of the proxy's core and {on_load_core:.0%} of the other (medians of the rounds)"
         return [f"The machine was not quiet: processes outside the benchmark took {noise}. Not figures for the record."]
     notes = []
-    for load in _loads(found):
+    for load in _loads([m for m in found if m.target == "nginx"]):
         nginx = [m for m in found if m.target == "nginx" and m.load == load]
         share = Spread.of(m.target_cpu for m in nginx).median
         rate = Spread.of(m.per_s for m in nginx).median
@@ -106,7 +116,8 @@ def run(arguments: argparse.Namespace) -> Report:
     proxy_core, load_core = two_cores()
     install_tools()
     circumstances = Circumstances.observe(seed=arguments.seed, packages=PACKAGES, tools=tool_versions())
-    report = Report("overhead", "The gateway against nginx, one core each", circumstances)
+    name, title = ("records", "Cost of what the gateway records") if arguments.records_only else NAME_AND_TITLE
+    report = Report(name, title, circumstances)
     report.notes.append(
         f"{arguments.rounds} rounds of {arguments.seconds:g} s, {arguments.connections} connections, "
         f"{PROMPTS} prompts of 1.2 kB with a common system prompt. One proxy at work on one core (the others "
@@ -122,14 +133,35 @@ def run(arguments: argparse.Namespace) -> Report:
             seed=arguments.seed,
         )
         measure_all(bench, arguments, report)
+        if arguments.records_only:
+            add_memory_of_receipts(processes, arguments, report)
     return report
+
+
+NAME_AND_TITLE = "overhead", "The gateway against nginx, one core each"
+
+
+def add_memory_of_receipts(processes: Processes, arguments: argparse.Namespace, report: Report) -> None:
+    """Run `benchmarks.receipts`, and add its bars and tables to *report*."""
+    results = processes.directory / "receipts"
+    command = [sys.executable, "-m", "benchmarks.receipts", "--seed", str(arguments.seed), "--results", str(results)]
+    child = processes.start("receipts", command)
+    if child.process.wait(RECEIPTS_S) not in (0, 1):  # 1: a bar is missed
+        raise ChildFailedError(f"benchmarks.receipts failed:\n{child.last_words()}")
+    found = Report.read(results / "receipts.json")
+    report.bars += found.bars
+    report.tables += found.tables
+    report.notes += found.notes
 
 
 def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> None:
     """Start all programs, measure all rounds, and add the results to *report*."""
     stub = bench.start_stub()
     worker_url = stub.urls["requests"]
-    targets = [stub, bench.start_nginx(worker_url), *_gateways(bench, worker_url, arguments, report)]
+    gateways = _gateways(bench, worker_url, arguments, report)
+    # The records are compared with each other, in shorter and more rounds.
+    others = [] if arguments.records_only else [stub, bench.start_nginx(worker_url)]
+    targets = [*others, *gateways]
     is_partial = arguments.keys_only or arguments.records_only
     loads: tuple[Load, ...] = ("requests",) if is_partial else LOADS
     for target in targets:
@@ -138,21 +170,25 @@ def measure_all(bench: Bench, arguments: argparse.Namespace, report: Report) -> 
             bench.measure(target, stub, load, round_number=-1, seconds=WARM_UP_S)
 
     found: list[Measurement] = []
-    for number in range(arguments.rounds):
-        for load in loads:
-            for target in targets:
-                found.append(bench.measure(target, stub, load, round_number=number, seconds=arguments.seconds))
-                latest = found[-1]
-                print(f"round {number + 1} {load}: {target.name}: {latest.per_s:,.0f}/s", file=sys.stderr, flush=True)
+    with contextlib.ExitStack() as stack:
+        for target in targets:
+            if target.name.endswith(WITH_PAGES):
+                stack.enter_context(open_pages(target.urls["requests"], ADMIN_SECRET))
+        for number in range(arguments.rounds):
+            for load in loads:
+                for target in targets:
+                    found.append(bench.measure(target, stub, load, round_number=number, seconds=arguments.seconds))
+                    rate = f"{found[-1].per_s:,.0f}/s"
+                    print(f"round {number + 1} {load}: {target.name}: {rate}", file=sys.stderr, flush=True)
     arrivals = [] if is_partial else [bench.watch_arrival(target, stub) for target in targets]
-    fill(report, found, arrivals, stub=stub.name, judged=targets[2].name)
+    fill(report, found, arrivals, stub=stub.name, judged=gateways[0].name.removesuffix(WITH_ADMIN))
 
 
 def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arrival], *, stub: str, judged: str) -> None:
     """Write targets, tables and notes from the measurements. The targets apply to *judged*."""
     names = list(dict.fromkeys(m.target for m in found))
     loads = _loads(found)
-    for load in loads:
+    for load in loads if "nginx" in names else ():
         value = ratios(found, judged, load).median
         report.bars.append(Bar(f"{judged}: {load} per s, share of nginx's", value, ">=", MIN_NGINX_SHARE_OF_RATE[load]))
     with_keys = f"{judged}{WITH_KEYS}"
@@ -161,11 +197,10 @@ def fill(report: Report, found: Sequence[Measurement], arrivals: Sequence[Arriva
         report.bars.append(
             Bar("requests per s with a key and five limits, of without", value, ">=", MIN_SHARE_WITH_KEYS)
         )
-    for name in (WITH_RECEIPTS, WITH_RECORDS):
+    for name, least in MIN_SHARES.items():
         if f"{judged}{name}" in names:
-            value = beside(found, f"{judged}{name}", judged, "requests").median
-            what = f"requests per processor second{name}, of without"
-            report.bars.append(Bar(what, value, ">=", MIN_SHARE_WITH_RECORDS))
+            value = beside(found, f"{judged}{name}", f"{judged}{WITH_ADMIN}", "requests").median
+            report.bars.append(Bar(f"requests per processor second{name}, of without", value, ">=", least))
     report.bars.append(Bar("failed answers", sum(m.errors for m in found), "==", 0))
     report.tables += [load_table(found, names, load, stub=stub) for load in loads]
     rows = [(arrival.target, arrival.packets_idle, arrival.packets_loaded) for arrival in arrivals]
@@ -212,18 +247,23 @@ def _gateways(bench: Bench, worker_url: str, arguments: argparse.Namespace, repo
 
 def _kinds(bench: Bench, arguments: argparse.Namespace) -> Mapping[str, Mapping[str, Any]]:
     """Return the settings of the compiled gateways, by the ending of their names. The first one is judged."""
-    kinds: dict[str, Mapping[str, Any]] = {"": {}}
+    kinds: dict[str, Mapping[str, Any]] = {}
     if not arguments.records_only:
-        kinds[WITH_KEYS] = {**KEYS_AND_LIMITS, "store": {"url": bench.store_url()}}
+        kinds |= {"": {}, WITH_KEYS: {**KEYS_AND_LIMITS, "store": {"url": bench.store_url()}}}
     if not arguments.keys_only:
-        kinds |= {WITH_RECEIPTS: RECEIPTS, WITH_RECORDS: RECEIPTS_AND_SHAPES}
+        kinds |= {WITH_ADMIN: WITHOUT_RECORDS, WITH_RECEIPTS: RECEIPTS, WITH_RECORDS: RECEIPTS_AND_SHAPES}
+        kinds[WITH_PAGES] = CONSOLE
     return kinds
 
 
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argument_parser("overhead", __doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of load per target, kind of load and round")
+    parser.add_argument("--rounds", type=int, help="(default: 5, or 40 with --records-only)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        help="of load per target, kind of load and round (default: 5, or 2 with --records-only)",
+    )
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument(
         "--keys-only",
@@ -233,11 +273,14 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument(
         "--records-only",
         action="store_true",
-        help="just what receipts and request shapes cost: the gateway as it is shipped, without and with them, by "
-        "requests",
+        help="just what receipts, request shapes and open pages of the console cost: the gateway as it is shipped, "
+        "without and with them, by requests; also the memory of receipts. Writes records.md",
     )
     add_gateway_option(parser)
-    return parser.parse_args(arguments)
+    found = parser.parse_args(arguments)
+    found.rounds = found.rounds or (40 if found.records_only else 5)
+    found.seconds = found.seconds or (2.0 if found.records_only else 5.0)
+    return found
 
 
 def main() -> int:

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 import yaml
 
-from benchmarks.bench import KEYS_AND_LIMITS, RECEIPTS, RECEIPTS_AND_SHAPES
+from benchmarks.bench import KEYS_AND_LIMITS, RECEIPTS, RECEIPTS_AND_SHAPES, WITHOUT_RECORDS
 from benchmarks.chat_bodies import PATH, bodies
 from benchmarks.processes import Child, ChildFailedError, Processes, settings_before, start_stub_worker
 from benchmarks.report import Circumstances, Report, Table, argument_parser, conclude
@@ -72,8 +72,9 @@ PHASES = (
     Phase("hash the prompt", r"CPyDef_prefix___Hasher___prefix"),
     Phase("admit: limits", r"CPyDef_admission___(Admission___reserve(_at_once)?|reserve_Admission_gen.*helper__)"),
     Phase("dispatch: choose a worker", r"CPyDef_(late_binding___LateBinding|dispatcher___Immediate)___poll"),
-    Phase("release: learn from the answer", r"CPyDef_fleet___Fleet___release"),
+    Phase("release: learn from the answer", r"CPyDef_(fleet___Fleet|bookings___Bookings)___release"),
     Phase("receipts", r"CPyDef_(ring___ReceiptRing___observe|decision___Decision)"),
+    Phase("cache activity", r"CPyDef_cache_activity___CacheActivity___observe"),
     Phase("request shapes", r"CPyDef_shapes___recorder___ShapeRecorder___observe"),
     Phase("settle: limits, price", r"CPyDef_admission___Admission___settle"),
     Phase("ledger: the file, by another thread", r"CPyDef_checkpoint_writer___(_write|act__write_batch).*"),
@@ -326,6 +327,7 @@ def run(arguments: argparse.Namespace) -> Report:
 
 KINDS: Mapping[str, Mapping[str, Any]] = {
     "no keys": {},
+    "an admin key": WITHOUT_RECORDS,
     "receipts": RECEIPTS,
     "receipts and request shapes": RECEIPTS_AND_SHAPES,
     "a key and five limits": KEYS_AND_LIMITS,
