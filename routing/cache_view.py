@@ -67,7 +67,7 @@ class CacheView:
             predicted,
             tokens_per_block,
             index=self._index,
-            mean_pace=sum([worker.speed.pace.factor for worker in workers]) / max(1, len(workers)),
+            mean_pace=_mean_pace(workers),
             newcomer=newcomer,
             peers=peers,
         )
@@ -178,6 +178,14 @@ class CacheView:
 
     def _reported_block_size(self, worker: WorkerId) -> int | None:
         return self._confirmed.block_size(worker) if self._confirmed is not None else None
+
+
+def _mean_pace(workers: list[Worker]) -> float:
+    """Return the mean of the times of *workers* relative to the rates of the fleet."""
+    total = 0.0
+    for worker in workers:
+        total += worker.speed.pace.factor
+    return total / max(1, len(workers))
 
 
 def _slower_capacity(confirmed: Confirmed, worker: WorkerId, gpu_blocks: int) -> int:

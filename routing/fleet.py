@@ -272,7 +272,10 @@ class Fleet:
     ) -> list[Candidate]:
         newcomer = None
         if begins_session:
-            newcomer = self.sessions.newcomer(sum([worker.in_flight for worker in self._workers.values()]))
+            in_flight = 0
+            for worker in self._workers.values():
+                in_flight += worker.in_flight
+            newcomer = self.sessions.newcomer(in_flight)
         hits = self.caches.hits(request, workers, now, newcomer)
         return [hits.candidate(worker, now) for worker in workers]
 
