@@ -38,7 +38,7 @@ class OpenPage:
         self._thread.start()
 
     def wait_for_update(self) -> None:
-        """Wait for the first update. Raise `ChildFailedError` if there is none."""
+        """Wait for the first update. Raise `ChildFailedError` if no update arrives."""
         if not self._first.wait(TIMEOUT_S):
             raise ChildFailedError(f"no update of a page of the console within {TIMEOUT_S:g} s")
 

@@ -44,7 +44,9 @@ MAX_SPANS: Final = 32
 """Maximum number of spans of a trace to keep in a receipt."""
 NO_WORKERS: Final[tuple[str, ...]] = ()
 MAX_NAMES: Final = 256
-"""Maximum number of different sequences of span names to share."""
+"""Maximum number of different sequences of span names to share, and of workers."""
+MAX_SHARED_WORKERS: Final = 3
+"""Maximum length of a sequence of workers to share. Longer ones have many orders, and rarely repeat."""
 _MAX_I32: Final = 2**31 - 1
 _MAX_I16: Final = 2**15 - 1
 _DURATION: Final = 8
@@ -128,6 +130,8 @@ class Packer:
         self._writer = BytesWriter()
         self._names: dict[tuple[str, ...], tuple[str, ...]] = {}
         """Names of spans, so that requests with the same spans share one tuple. It is cleared when it is full."""
+        self._workers: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """Workers, as for the names of spans."""
 
     def record(self, exchange: Exchange, ended: float, began_at: float) -> Record:
         """Return the record of the request *exchange*, which began at *began_at*, in seconds since 1970, and ended at
@@ -154,7 +158,18 @@ class Packer:
             )
             rank += 1
         workers: tuple[str, ...] = tuple([candidate.worker for candidate in candidates])
+        if len(workers) <= MAX_SHARED_WORKERS:
+            workers = self._shared(workers)
         return Record(exchange, workers, writer.getvalue(), self._rare(exchange))
+
+    def _shared(self, workers: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the tuple that all records with these *workers* share. The garbage collector then has less to do."""
+        kept = self._workers.get(workers)
+        if kept is None:
+            if len(self._workers) >= MAX_NAMES:
+                self._workers.clear()
+            self._workers[workers] = kept = workers
+        return kept
 
     def _rare(self, exchange: Exchange) -> Rare | None:
         trace, decision = exchange.trace, exchange.decision

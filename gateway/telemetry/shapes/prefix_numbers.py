@@ -50,6 +50,12 @@ class PrefixNumbers:
         steps = len(hashes) // width
         known, parent = 0, NO_PARENT
         low, high = 1, steps
+        if steps:  # repeated prompts are common, and known as a whole
+            number = self._known(hashes, steps, width)
+            if number != NO_PARENT:
+                known, parent, low = steps, number, steps + 1
+            else:
+                high = steps - 1
         while low <= high:
             middle = (low + high) // 2
             number = self._known(hashes, middle, width)
@@ -60,9 +66,11 @@ class PrefixNumbers:
                 low = middle + 1
         first = number = self._next
         recent = self._recent
-        for end in range((known + 1) * width, steps * width + 1, width):
+        end = (known + 1) * width
+        while end <= steps * width:  # in compiled code, faster than a range with a step
             recent[_hash_before(hashes, end)] = number
             number += 1
+            end += width
         self._next = number
         if len(recent) > self._max_steps:
             self._earlier, self._recent = recent, {}
