@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ __all__ = ["durable_redis_server", "redis_server", "redis_servers"]
 E2E = tuple(Path(__file__).parent / folder for folder in ("e2e", "security"))
 """Folders in which every test is one of `make e2e`, as if it were marked so."""
 E2E_TIMEOUT_S = 240
-"""Seconds after which a test of `make e2e` or `make store-test` has failed, also on a machine that is very busy."""
+"""Seconds after which a test that is not one of `make test` has failed, also on a machine that is very busy."""
 COMMANDS = frozenset({"git", "openssl", "uname"})
 """Commands that every test may run: they end at once, and nothing is asked of them meanwhile."""
 
@@ -30,10 +31,11 @@ settings.load_profile("steady")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what stands in the folders of `E2E`, before marks decide what is run, and give such tests more time."""
     for item in items:
-        if any(item.path.is_relative_to(folder) for folder in E2E):
+        if _stands_in(item.path, E2E):
             item.add_marker(pytest.mark.e2e)
-        is_slow = any(item.get_closest_marker(name) for name in ("e2e", "redis"))
-        if is_slow and item.get_closest_marker("timeout") is None:
+        is_slow = _may_take_long(item)
+        is_limited = item.get_closest_marker("timeout") or float(item.config.getini("timeout")) > E2E_TIMEOUT_S
+        if is_slow and not is_limited:
             item.add_marker(pytest.mark.timeout(E2E_TIMEOUT_S))
 
 
@@ -46,8 +48,7 @@ class ProcessGuard:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        marked = any(item.get_closest_marker(name) for name in ("e2e", "redis"))
-        self._test = None if marked or _has_own_target(item) else item.nodeid
+        self._test = None if _may_take_long(item) else item.nodeid
         try:
             return (yield)
         finally:
@@ -65,7 +66,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ProcessGuard())
 
 
+def _may_take_long(item: pytest.Item) -> bool:
+    """It may start processes and wait for real time."""
+    return any(item.get_closest_marker(name) for name in ("e2e", "redis")) or _has_own_target(item)
+
+
 def _has_own_target(item: pytest.Item) -> bool:
     """It stands in a folder that plain `pytest` leaves out."""
     folders = item.config.getini("norecursedirs")
-    return any(item.path.is_relative_to(item.config.rootpath / folder) for folder in folders)
+    return _stands_in(item.path, tuple(item.config.rootpath / folder for folder in folders))
+
+
+@cache
+def _stands_in(path: Path, folders: tuple[Path, ...]) -> bool:
+    return any(path.is_relative_to(folder) for folder in folders)

@@ -85,7 +85,7 @@ async def test_kubectl_watches_it(api: KubernetesApi, tmp_path: Path) -> None:
 async def test_a_version_that_is_gone_is_reported_either_way(api: KubernetesApi) -> None:
     api.compact()
     path = "/api/v1/namespaces/default/pods?watch=true&resourceVersion=100"
-    async with httpx.AsyncClient(base_url=api.url, verify=False) as client:
+    async with httpx.AsyncClient(base_url=api.url, timeout=60, verify=False) as client:
         line = await client.get(path)
         api.faults.expired_as = "http"
         status = await client.get(path)
@@ -97,7 +97,7 @@ async def test_a_version_that_is_gone_is_reported_either_way(api: KubernetesApi)
 async def test_a_watch_goes_on_from_its_version_and_ends_in_time(api: KubernetesApi) -> None:
     """With bookmarks, where those are wanted."""
     path = "/api/v1/namespaces/default/pods?watch=true&timeoutSeconds=0.3&allowWatchBookmarks=true&resourceVersion=100"
-    async with httpx.AsyncClient(base_url=api.url, verify=False) as client:
+    async with httpx.AsyncClient(base_url=api.url, timeout=60, verify=False) as client:
         lines = [json.loads(line) for line in (await client.get(path)).text.splitlines()]
 
     assert ("ADDED", "a") == (lines[0]["type"], lines[0]["object"]["metadata"]["name"])

@@ -175,7 +175,7 @@ async def test_a_worker_that_is_hurt_in_earnest() -> None:
             await answers(client)
             await cut(worker.kill, client)
             worker.restart()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not worker.is_there():
                     await asyncio.sleep(0.05)
             await answers(client)

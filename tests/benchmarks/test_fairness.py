@@ -71,7 +71,7 @@ async def test_the_sparse_team_does_not_wait_for_answers() -> None:
         await most.wait()
         return httpx.Response(200, text=STREAM)
 
-    async with httpx.AsyncClient(transport=httpx.MockTransport(gateway)) as client, asyncio.timeout(10):
+    async with httpx.AsyncClient(transport=httpx.MockTransport(gateway)) as client, asyncio.timeout(60):
         ttfts_s = await Clients("http://gateway", client, 1.0).sparse(Side("sparse", 64), 4, per_s=1000.0)
 
     assert 4 == len(ttfts_s)

@@ -19,7 +19,7 @@ async def reported(client: httpx.AsyncClient) -> list[int]:
 async def test_a_stream_has_about_the_size_asked_for() -> None:
     """Whole events, ``[DONE]`` behind the last, and usage where it is asked for."""
     flood = Flood(write_script("tiny"), stream_bytes=1_000_000)
-    async with listening(flood.serve) as url, httpx.AsyncClient(base_url=url) as client:
+    async with listening(flood.serve) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
         plain = (await client.post(PATH, json={"stream": True})).text
         counted = (await client.post(PATH, json={"stream": True, "stream_options": {"include_usage": True}})).text
 
@@ -33,7 +33,7 @@ async def test_what_is_no_stream_is_answered_as_the_stub_worker_does() -> None:
     """Health, models and plain completions, on one connection."""
     async with (
         listening(Flood(write_script("tiny"), stream_bytes=1).serve) as url,
-        httpx.AsyncClient(base_url=url) as client,
+        httpx.AsyncClient(base_url=url, timeout=60) as client,
     ):
         health, models = await client.get("/health"), await client.get("/v1/models")
         completion = await client.post(PATH, json={"model": "tiny"})
@@ -46,7 +46,7 @@ async def test_a_reader_that_stops_holds_the_worker_back() -> None:
     """What was sent stays what it was, and is less than the stream."""
     size = 2**26
     flood = Flood(write_script("tiny"), stream_bytes=size)
-    async with listening(flood.serve) as url, httpx.AsyncClient(base_url=url) as client:
+    async with listening(flood.serve) as url, httpx.AsyncClient(base_url=url, timeout=60) as client:
         address = urlsplit(url)
         # The reader's limit makes it stop at 2 KiB.
         reader, writer = await asyncio.open_connection(address.hostname, address.port, limit=1_024)

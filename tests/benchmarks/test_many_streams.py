@@ -110,7 +110,7 @@ async def test_a_stream_is_whole_with_all_events_and_an_end(answer: list[bytes],
         _, stream = await asyncio.get_running_loop().create_connection(
             lambda: Stream(REQUESTS[0], Events()), *address(url)
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await stream.done
 
     assert is_whole == stream.is_whole(2)

@@ -108,7 +108,7 @@ def test_memory_that_keeps_growing_shows() -> None:
 async def test_each_kind_ends_as_it_should(url: str, name: str) -> None:
     """The visits that need no gateway end the same way at a bare worker."""
     # The worker keeps its connections; a visitor who reads to the end must be let go.
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         assert KINDS[name].outcome == await visit(url, KINDS[name], random.Random(1))
 
 

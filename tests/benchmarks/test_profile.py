@@ -115,7 +115,7 @@ def test_a_report_has_a_row_for_every_phase_and_a_column_for_every_gateway() -> 
 
 
 async def test_every_request_is_answered_before_the_counting_ends() -> None:
-    async with asyncio.timeout(10), await serve(write_script("tiny"), port=0, pace=Pace()) as server:
+    async with asyncio.timeout(60), await serve(write_script("tiny"), port=0, pace=Pace()) as server:
         host, port = server.sockets[0].getsockname()[:2]
         await ask(f"http://{host}:{port}", bodies("requests", random.Random(1)), 100)
 
@@ -129,7 +129,7 @@ async def test_an_answer_that_is_not_one_ends_it() -> None:
         writer.close()
         await writer.wait_closed()
 
-    async with asyncio.timeout(10), await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+    async with asyncio.timeout(60), await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(ExceptionGroup) as caught:
             await ask(f"http://127.0.0.1:{port}", ["{}"], 1)

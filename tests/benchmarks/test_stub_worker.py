@@ -124,7 +124,7 @@ async def test_a_reader_that_leaves_does_not_disturb_the_others(url: str) -> Non
 
 async def test_metrics_have_what_a_router_reads(url: str) -> None:
     """The cache's size and the load are there under vLLM's names."""
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         text = (await client.get(f"{url}/metrics")).text
     readings = {s.name: s for family in text_string_to_metric_families(text) for s in family.samples}
 
@@ -137,7 +137,7 @@ async def test_metrics_have_what_a_router_reads(url: str) -> None:
 @pytest.mark.parametrize(("path", "status"), [("/health", 200), ("/v1/models", 200), ("/v1/nothing", 404)])
 async def test_pages_are_answered(url: str, path: str, status: int) -> None:
     """Health and models are there; anything else is not."""
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         assert status == (await client.get(url + path)).status_code
 
 
@@ -161,7 +161,7 @@ def test_the_command_says_where_it_is_ready() -> None:
     """Started as a program on any free port, under uvloop, it serves."""
     with Processes() as processes:
         _, url = start_stub_worker(processes, "--model", "other")
-        answer = httpx.get(f"{url}/v1/models").json()
+        answer = httpx.get(f"{url}/v1/models", timeout=60).json()
 
     assert ["other"] == [card["id"] for card in answer["data"]]
 
@@ -187,7 +187,7 @@ async def test_equal_beginnings_of_prompts_have_equal_tokens(url: str) -> None:
     def asked(question: str) -> dict[str, Any]:
         return {"messages": [{"role": "system", "content": "x" * 32}, {"role": "user", "content": question}]}
 
-    async with httpx.AsyncClient() as client:
+    async with httpx.AsyncClient(timeout=60) as client:
         one, other = [(await client.post(f"{url}/tokenize", json=asked(text))).json() for text in ("What?", "Who?")]
         plain = (await client.post(f"{url}/tokenize", json={"prompt": "12345"})).json()
 
@@ -198,7 +198,7 @@ async def test_equal_beginnings_of_prompts_have_equal_tokens(url: str) -> None:
 
 async def test_it_counts_what_it_was_asked_for_until_it_is_broken_and_after(url: str) -> None:
     """Pages do not count; a broken worker answers 500, and is healthy all the same."""
-    async with httpx.AsyncClient(base_url=url) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=60) as client:
         whole = await client.post("/v1/chat/completions", json={"model": "tiny"})
         await client.post("/break")
         broken = await client.post("/v1/chat/completions", json={"model": "tiny"})
@@ -234,7 +234,7 @@ def test_one_process_can_be_several_workers() -> None:
     with Processes() as processes:
         _, urls = start_stub_worker(processes, "--workers", "2")
         first, second = urls.split(",")
-        httpx.post(f"{first}/v1/chat/completions", json={})
-        served = [httpx.get(f"{url}/served").json()["served"] for url in (first, second)]
+        httpx.post(f"{first}/v1/chat/completions", json={}, timeout=60)
+        served = [httpx.get(f"{url}/served", timeout=60).json()["served"] for url in (first, second)]
 
     assert [1, 0] == served

@@ -10,7 +10,7 @@ async def test_everything_is_taken_one_after_the_other() -> None:
         reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
         for body in (b"", b"spans", b"more spans"):
             writer.write(b"POST /v1/traces HTTP/1.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
-            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
             assert head.startswith(b"HTTP/1.1 200 ")
         writer.write(b"POST /v1/traces HTTP/1.1\r\nContent-Le")
         writer.close()

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final
 
-from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Response
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright, Response, expect
 
 CHROMIUM: Final = "/usr/bin/chromium"
 ARGUMENTS: Final = ("--no-sandbox", "--disable-gpu", "--force-color-profile=srgb", "--font-render-hinting=none")
 AXE_SHA256: Final = "84494fec757e4710dc751c8d7a636e457f4532f08f85c86dc9070133fbff53bc"
 """Digest of axe.min.js in the pinned version of axe-playwright-python, which contains axe-core 4.12.1."""
+WITHIN_MS: Final = 60_000
+"""Time that a page has for what a test expects of it."""
 COOKIE: Final = "__Host-warmgate-console"
 WATCH: Final = """
 addEventListener("securitypolicyviolation", (event) => {
@@ -68,7 +70,8 @@ def chromium(playwright: Playwright) -> Iterator[Browser]:
 
 def prepared(context: BrowserContext) -> BrowserContext:
     """Return *context*, changed so that its pages report violations and probes."""
-    context.set_default_timeout(15_000)
+    context.set_default_timeout(WITHIN_MS)
+    expect.set_options(timeout=WITHIN_MS)
     context.add_init_script(WATCH)
     return context
 

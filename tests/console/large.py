@@ -24,7 +24,7 @@ def large(folder: Path) -> Iterator[Running]:
     with simulator("--host", "0.0.0.0", "--model", "tiny") as url, served(folder, _settings(url)) as running:
         headers = {"authorization": f"Bearer {_secret(0)}", "x-session-id": LONG, "user-agent": LONG}
         body = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": "Tell me about the moon."}]}
-        with httpx.Client(base_url=running.url, headers=headers, timeout=30) as http:
+        with httpx.Client(base_url=running.url, headers=headers, timeout=60) as http:
             for _ in range(REQUESTS):
                 assert http.post("/v1/chat/completions", json=body).is_success
             http.post("/v1/chat/completions", json={**body, "model": LONG})

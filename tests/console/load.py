@@ -29,7 +29,7 @@ class Load:
         """Send requests until `stop` is called."""
         chance = random.Random(7)
         talks: dict[str, list[dict[str, str]]] = {}
-        with httpx.Client(base_url=self.url, timeout=30) as http:
+        with httpx.Client(base_url=self.url, timeout=60) as http:
             while not self._stop.is_set():
                 team = chance.choice(sorted(self.keys))
                 session = f"{team}-{chance.randrange(4)}"

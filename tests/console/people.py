@@ -22,7 +22,7 @@ SAME_ORIGIN = {"sec-fetch-site": "same-origin"}
 def client(running: Running, token: str | None = None) -> httpx.Client:
     """Return a client that follows no redirects. *token* is the token of a session."""
     headers = {} if token is None else {"cookie": f"{COOKIE}={token}"}
-    return httpx.Client(base_url=running.url, headers=headers, timeout=30)
+    return httpx.Client(base_url=running.url, headers=headers, timeout=60)
 
 
 def log_in(http: httpx.Client, secret: str, **fields: str) -> httpx.Response:

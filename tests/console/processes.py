@@ -54,7 +54,7 @@ class Running:
         """Return the response of `/admin/v1` to the admin key *by*."""
         headers = {"authorization": f"Bearer {SECRETS[by]}"}
         address = f"{self.url}/admin/v1{path}"
-        return httpx.request(method, address, json=body, params=query or None, headers=headers, timeout=30)
+        return httpx.request(method, address, json=body, params=query or None, headers=headers, timeout=60)
 
     def new_key(self, team: str) -> str:
         """Return the secret of a new API key of *team*."""

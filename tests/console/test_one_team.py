@@ -29,7 +29,7 @@ def request_id(shared: Running) -> str:
     made = shared.admin("POST", "/keys", {"team": OTHER, "id": KEY})
     body = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": "hi"}]}
     headers = {"authorization": f"Bearer {made['secret']}"}
-    answer = httpx.post(f"{shared.url}/v1/chat/completions", json=body, headers=headers, timeout=30)
+    answer = httpx.post(f"{shared.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
     assert answer.is_success
     return answer.headers["x-request-id"]
 

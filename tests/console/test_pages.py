@@ -146,7 +146,7 @@ def test_a_live_page_gets_its_parts_without_a_reload(
             part = page.locator(f'[data-live="{name}"]')
             part.evaluate("part => part.insertAdjacentElement('afterbegin', document.createElement('s'))")
         page.wait_for_function(
-            "count => document.querySelectorAll('[data-live] > s').length < count", arg=len(names), timeout=15_000
+            "count => document.querySelectorAll('[data-live] > s').length < count", arg=len(names), timeout=60_000
         )
 
         expect(page.locator("[data-live-state] [role=status]")).to_have_text("Live")

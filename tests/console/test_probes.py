@@ -29,7 +29,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A gateway whose models and workers are named by probes, with requests that contain them."""
     folder = tmp_path_factory.mktemp("hostile")
     with hostile_worker() as port, serving(folder, _settings(port)) as running:
-        with httpx.Client(base_url=running.url, timeout=30) as http:
+        with httpx.Client(base_url=running.url, timeout=60) as http:
             for number, probe in enumerate(PROBES):
                 _ask(http, probe, _MODELS[number % len(_MODELS)])
         yield running

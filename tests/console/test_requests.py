@@ -75,7 +75,7 @@ def test_a_new_request_appears_without_a_reload(
         page.evaluate("() => { window.isSameDocument = true; }")
         body = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": "Is it live?"}]}
         headers = {"authorization": f"Bearer {busy.key}"}
-        answer = httpx.post(f"{busy.url}/v1/chat/completions", json=body, headers=headers, timeout=30)
+        answer = httpx.post(f"{busy.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
         sent = answer.headers["x-request-id"]
 
         expect(page.locator(f'tbody a[href="{REQUESTS}/{sent}"]')).to_be_visible()
@@ -114,11 +114,13 @@ def remembering() -> Iterator[tuple[Running, list[str]]]:
 
 
 def test_any_of_the_last_20000_requests_opens_within_100_ms(remembering: tuple[Running, list[str]]) -> None:
-    """The oldest, the latest, and some between: the best of three attempts counts, as the machine does other work."""
+    """The oldest, the latest, and some between: the best of ten attempts counts, as the machine does other work."""
     running, ids = remembering
     chosen = [ids[-RECEIPTS], ids[-RECEIPTS // 2], ids[-1000], ids[-1]]
     with client(running, new_session(running, "vera")) as http:
-        taken_s = [min(_taken_s(http, f"{REQUESTS}/{each}") for _ in range(3)) for each in chosen]
+        while http.get(f"{REQUESTS}/{ids[-1]}").status_code == 404:  # written a little later than the answer ends
+            time.sleep(0.05)
+        taken_s = [min(_taken_s(http, f"{REQUESTS}/{each}") for _ in range(10)) for each in chosen]
 
     assert max(taken_s) < OPENS_WITHIN_S, taken_s
 
@@ -136,7 +138,7 @@ def _send_many(running: Running, secret: str) -> list[str]:
     head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: {place.netloc}\r\nauthorization: Bearer {secret}\r\n"
     request = f"{head}content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
     ids: list[str] = []
-    with socket.create_connection((place.hostname or "", place.port or 0), timeout=30) as connection:
+    with socket.create_connection((place.hostname or "", place.port or 0), timeout=60) as connection:
         while len(ids) < RECEIPTS + BATCH:
             connection.sendall(request * BATCH)
             received, found = b"", list[bytes]()
@@ -144,5 +146,4 @@ def _send_many(running: Running, secret: str) -> list[str]:
                 received += connection.recv(2**18)
                 found = re.findall(rb"x-request-id: (\S+)\r\n(?:[^\r]+\r\n)*\r\n", received)
             ids += [each.decode() for each in found]
-    time.sleep(1)  # receipts are written a little later than the answers end
     return ids

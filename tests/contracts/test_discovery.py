@@ -33,7 +33,7 @@ A, B, C = (WorkerSpec(url=f"http://{letter}:1", id=letter) for letter in "abc")
 
 async def next_of(sets: Sets) -> tuple[WorkerSpec, ...]:
     """The next set, which must not take long."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         return await anext(sets)
 
 

@@ -129,7 +129,7 @@ class Cascading:
 
     async def line(self, request_id: str) -> dict[str, Any]:
         """The log line of a request, which is written a little later than its answer ends."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 for line in self.process.output[0].read_text().splitlines():
                     if line.startswith("{") and (fields := json.loads(line))["request_id"] == request_id:
@@ -170,7 +170,7 @@ def sdk(url: str, key: str) -> AsyncOpenAI:
     )
 
 
-async def until(ask: Callable[[], Awaitable[T]], reached: Callable[[T], bool], *, within_s: float = 20) -> T:
+async def until(ask: Callable[[], Awaitable[T]], reached: Callable[[T], bool], *, within_s: float = 60) -> T:
     async with asyncio.timeout(within_s):
         while not reached(found := await ask()):
             await asyncio.sleep(0.02)

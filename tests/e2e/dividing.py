@@ -70,7 +70,7 @@ async def divided(
 
 async def bootstrap_port(url: str) -> int:
     """Where a prefill worker of SGLang's is met."""
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
         return int((await client.get(f"{url}/server_info")).json()["disaggregation_bootstrap_port"])
 
 

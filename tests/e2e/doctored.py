@@ -59,7 +59,7 @@ class Doctored:
 
     async def until(self, is_reached: Callable[[list[dict[str, Any]]], bool]) -> None:
         """Wait until the facts about the workers are as wanted."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not is_reached((await self.facts())["models"][0]["workers"]):
                 await asyncio.sleep(0.05)
 

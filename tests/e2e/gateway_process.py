@@ -50,7 +50,7 @@ class GatewayProcess:
         """Send SIGHUP, and wait until one more reload has had this *outcome*."""
         before = await self._reloads(outcome)
         self.process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self._reloads(outcome) == before:
                 await asyncio.sleep(0.02)
 
@@ -65,7 +65,7 @@ class GatewayProcess:
     async def end(self) -> int:
         """Wait for it; the exit code."""
         self.has_ended = True
-        return await asyncio.wait_for(self.process.wait(), 30)
+        return await asyncio.wait_for(self.process.wait(), 60)
 
     async def metric(self, name: str) -> float:
         """The value of a metric with all its labels, as they stand in the exposition; 0 if it is not there."""
@@ -103,12 +103,12 @@ async def gateway_process(
         )
     try:
         url = await _ready(process, output)
-        async with httpx.AsyncClient(base_url=url, timeout=30, verify=False) as http:
+        async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as http:
             started = GatewayProcess(process, url, http, config, output)
             yield started
         if not started.has_ended:
             process.send_signal(signal.SIGTERM)
-            assert 0 == await asyncio.wait_for(process.wait(), 30), output[1].read_text()
+            assert 0 == await asyncio.wait_for(process.wait(), 60), output[1].read_text()
     finally:
         if process.returncode is None:
             process.kill()
@@ -126,7 +126,7 @@ async def replicas(folder: Path, settings: Mapping[str, Any]) -> AsyncIterator[t
 
 
 async def _ready(process: asyncio.subprocess.Process, output: tuple[Path, Path]) -> str:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(120):
         while True:
             for line in output[0].read_text().splitlines():
                 if line.startswith("ready: "):

@@ -71,7 +71,7 @@ class Administration:
 
     async def records(self, team: str, least: int = 1) -> list[dict[str, Any]]:
         """The ledger of *team*, oldest first, as soon as it has so many lines: they are booked behind the answers."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 page = await self.done("GET", "/usage/records", team=team, limit=1000)
                 if len(page["data"]) >= least:
@@ -115,7 +115,7 @@ async def governed(
 
 @asynccontextmanager
 async def sdk(
-    url: str, secret: str, *, max_retries: int = 0, timeout_s: float = 30
+    url: str, secret: str, *, max_retries: int = 0, timeout_s: float = 60
 ) -> AsyncIterator[tuple[AsyncOpenAI, list[Sent]]]:
     """The OpenAI SDK with a key, and all that it has sent."""
     sent: list[Sent] = []

@@ -38,7 +38,7 @@ class Stack:
 
     async def lines(self, count: int) -> list[dict[str, Any]]:
         """The log lines, once there are *count*: they are written a little later than the answers end."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(written := self.log.getvalue().splitlines()) < count:
                 await asyncio.sleep(0.01)
         return [json.loads(line) for line in written]
@@ -93,7 +93,7 @@ async def gateway(
             assert not serving_task.done(), "the gateway did not start"
             await asyncio.sleep(0.01)
         # Certificates are not loaded: there is no TLS here, and they take longer than a test.
-        client = httpx.AsyncClient(base_url=url, timeout=30, verify=False, limits=httpx.Limits(max_connections=None))
+        client = httpx.AsyncClient(base_url=url, timeout=60, verify=False, limits=httpx.Limits(max_connections=None))
         try:
             async with client:
                 openai = AsyncOpenAI(base_url=f"{url}/v1", api_key=HELD_KEY, max_retries=0, http_client=_plain_client())
@@ -135,7 +135,7 @@ async def program(*arguments: str) -> AsyncIterator[tuple[asyncio.subprocess.Pro
 
 async def _ready(process: asyncio.subprocess.Process) -> str:
     assert process.stdout is not None
-    while line := (await asyncio.wait_for(process.stdout.readline(), 30)).decode():
+    while line := (await asyncio.wait_for(process.stdout.readline(), 120)).decode():
         if line.startswith("ready: "):
             return line.removeprefix("ready: ").strip()
     raise AssertionError("the program ended before it was ready")

@@ -63,7 +63,7 @@ async def known(stack: Stack, model: str) -> dict[str, float]:
 
 async def busy(stack: Stack) -> set[str]:
     """The labels of workers that have something to do, once there are some."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             reported = await stack.metric("warmgate_worker_in_flight")
             found = {labels for labels, count in reported.items() if count}
@@ -104,7 +104,7 @@ async def test_a_worker_that_cannot_load_it_is_left_alone() -> None:
         failed = (await stack.metric("warmgate_adapter_loads_total"))['{model="poet",result="failed"}']
         reported = {"lora_name": "poet", "lora_path": "/poet"}
         await stack.http.post(f"{stack.workers[1]}/v1/load_lora_adapter", json=reported)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await known(stack, "poet")).get("b") != 1.0:
                 await asyncio.sleep(0.05)
 
@@ -161,20 +161,24 @@ async def test_sglang_is_reported_by_its_own_routes() -> None:
 
 async def test_what_the_base_model_does_is_load_for_its_adapters() -> None:
     """They have the same workers: a request for the adapter goes to the one that is idle."""
-    slow = {"prefill_tokens_per_s": 2000.0, "speed": 1.0}
+    slow = {"prefill_tokens_per_s": 200.0, "speed": 1.0}
     async with before([loading("poet", **slow), loading("poet", **slow)], {"poet": {}}) as stack:
         long = asyncio.ensure_future(ask(stack, "tiny", "word " * 2400))
         on = await busy(stack)
         answers = {(await ask(stack, "poet", f"prompt {i}"))[1] for i in range(3)}
-        _, worker = await long
+        still_busy = not long.done()
+        long.cancel()
+        await asyncio.wait([long])
+        worker = "a" if any('worker="a"' in labels for labels in on) else "b"
 
+        assert still_busy
         assert {f'{{model="{model}",worker="{worker}"}}' for model in ("tiny", "poet")} == on
-        assert {"ab".replace(str(worker), "")} == answers
+        assert {"ab".replace(worker, "")} == answers
 
 
 async def test_waiting_that_costs_more_than_loading_is_not_done() -> None:
     """Its only worker computes a prompt of seconds: the next request has it loaded elsewhere, in 50 ms."""
-    slow = {"prefill_tokens_per_s": 2000.0, "speed": 1.0}
+    slow = {"prefill_tokens_per_s": 500.0, "speed": 1.0}
     options = [loading("poet", **slow), loading(**slow)]
     reported = {"path": "/poet", "load_on_demand": True}
     async with before(options, {"poet": reported}, adapters={"load_s": 0.2}) as stack:

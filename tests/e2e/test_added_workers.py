@@ -39,7 +39,7 @@ async def states(gateway: GatewayProcess) -> dict[tuple[str, str], tuple[str, st
 
 async def until(gateway: GatewayProcess, expected: Mapping[tuple[str, str], tuple[str, str]]) -> None:
     """Wait until these are the workers of *gateway*."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await states(gateway) != expected:
             await asyncio.sleep(0.02)
 
@@ -113,7 +113,7 @@ async def test_a_gateway_that_starts_without_its_store_is_ready_when_it_has_read
         async with gateway_process(tmp_path, settings, initializes=False) as gateway:
             before = (await gateway.http.get("/readyz")).status_code, set(await states(gateway))
             server.start()
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await gateway.http.get("/readyz")).status_code != 200:
                     await asyncio.sleep(0.02)
             read = set(await states(gateway))

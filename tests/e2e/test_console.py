@@ -18,14 +18,14 @@ async def test_the_console_is_on_the_admin_port_and_its_streams_end_with_the_gat
     """A page that is open does not hold the stop of the gateway up."""
     port = free_port()
     settings = {
-        "server": {"port": 0, "shutdown_grace_s": 20},
+        "server": {"port": 0, "shutdown_grace_s": 200},
         "models": [{"name": "tiny", "workers": [{"url": "http://127.0.0.1:9"}]}],
         "admin": {"port": port, "keys": [{"id": "root", "role": "owner", "secret": "adm-0123456789"}]},
         "console": {"enabled": True},
     }
     async with (
         gateway_process(tmp_path, settings) as gateway,
-        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=10) as http,
+        httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http,
     ):
         assert 404 == (await gateway.http.get("/console")).status_code
         login = await http.post("/console/login", data={"key": "adm-0123456789"}, headers=SAME)
@@ -44,10 +44,10 @@ async def test_the_console_is_on_the_admin_port_and_its_streams_end_with_the_gat
             assert (await anext(pieces)).startswith("event: part\n")
             began = time.monotonic()
             gateway.stop()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 async for _ in pieces:
                     pass
         assert 0 == await gateway.end()
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < 60
         assert found[1].encode() not in gateway.said()
         assert b"adm-0123456789" not in gateway.said()

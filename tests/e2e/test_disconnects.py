@@ -77,7 +77,7 @@ class Place:
 
     async def states(self, *names: str) -> list[str]:
         """Return the outcomes of the workers' requests."""
-        async with httpx.AsyncClient(verify=False) as http:
+        async with httpx.AsyncClient(timeout=60, verify=False) as http:
             reported = [(await http.get(f"{self.workers[name].url}/control/requests")).json() for name in names]
         return [entry["state"] for each in reported for entry in each["requests"]]
 
@@ -216,7 +216,7 @@ async def leave_worker(place: Place, model: str, worker: str, **more: Any) -> No
     caller.ask()
     await place.are(worker, states=sorted([*earlier, "running"]))
     if more["stream"] and "max_tokens" in more:
-        await asyncio.wait_for(caller.reads.wait(), 20)
+        await asyncio.wait_for(caller.reads.wait(), 60)
     left = await caller.leave()
     await freed(place, model, left, lambda: place.are(worker, states=sorted([*earlier, "aborted"])))
 
@@ -263,7 +263,7 @@ async def test_while_another_worker_goes_on_with_the_stream(place: Place) -> Non
     """The first was killed in the middle of it."""
     caller = Caller(place, "continued", stream=True, **LONG)
     caller.ask()
-    await asyncio.wait_for(caller.reads.wait(), 20)
+    await asyncio.wait_for(caller.reads.wait(), 60)
     (first,) = [name for name in ("first", "second") if await place.states(name)]
     other = "second" if first == "first" else "first"
     await place.workers[first].die()
@@ -280,15 +280,15 @@ async def test_while_bedrock_has_it(place: Place, model: str) -> None:
     fake = place.bedrocks[model]
     caller = Caller(place, model, stream=" stream " in model)
     caller.ask()
-    assert await fake.was_called(within_s=20)
+    assert await fake.was_called(within_s=60)
     if "answer stream" in model:
-        await asyncio.wait_for(caller.reads.wait(), 20)
+        await asyncio.wait_for(caller.reads.wait(), 60)
     assert not await fake.caller_left(within_s=0)
     left = await caller.leave()
     have_left: list[bool] = []
 
     async def upstream() -> None:
-        have_left.append(await fake.caller_left(within_s=20))
+        have_left.append(await fake.caller_left(within_s=60))
 
     await freed(place, model, left, upstream)
 

@@ -229,7 +229,7 @@ async def test_every_part_in_a_process_of_its_own(folder: Path) -> None:
             "store": {"url": f"sqlite:///{folder}/warmgate.db"},
         }
         async with gateway_process(folder, settings) as gateway:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while "warmgate_worker_engine_running{" not in (await gateway.http.get("/metrics")).text:
                     await asyncio.sleep(0.05)
             asked = await doctor("--url", gateway.url)

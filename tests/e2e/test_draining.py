@@ -12,7 +12,7 @@ import pytest
 
 from simulator.server import serving
 from tests.e2e.stack import Stack, gateway, quick
-from tests.e2e.test_reload import held_back
+from tests.e2e.test_reload import held_back, hold_back
 
 TOKEN = {"authorization": "Bearer t-1"}
 PROMPT = {"model": "tiny", "messages": [{"role": "user", "content": "Tell me a story."}], "max_tokens": 30}
@@ -40,9 +40,14 @@ class Field:
         cards: list[dict[str, Any]] = response.json()["workers"]
         return cards
 
+    async def hold_back(self, *workers: str) -> None:
+        """Slow them down, so that no stream ends before a test has said what happens to its worker."""
+        for worker in workers:
+            await hold_back(self.workers[worker])
+
     async def until(self, worker: str, state: str) -> None:
         """Wait until *worker* is there and in this state."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await self.cards()).get(worker, {}).get("state") != state:
                 await asyncio.sleep(0.02)
 
@@ -96,9 +101,12 @@ async def test_a_stream_goes_on_elsewhere_when_the_file_says_that_its_worker_dra
     """Where the model allows it: its worker gives nothing more, and the client has all of the answer."""
     async with field(tmp_path, continuation="tokens") as stage:
         answer = (await stage.served.http.post("/v1/chat/completions", json=PROMPT)).json()
+        await stage.hold_back("a", "b")
         async with streaming(stage.served) as (worker, stream), held_back(stage.workers[worker]):
+            (other,) = {"a", "b"} - {worker}
+            await hold_back(stage.workers[other], factor=1)
             stage.declare(worker)
-            text = await asyncio.wait_for(stream, 20)
+            text = await asyncio.wait_for(stream, 60)
             card = (await stage.cards())[worker]
 
         assert answer["choices"][0]["message"]["content"] == text
@@ -112,7 +120,10 @@ async def test_without_a_continuation_it_ends_in_peace(tmp_path: Path) -> None:
     """On the worker that it began on; new requests go to the other one."""
     async with field(tmp_path) as stage:
         answer = (await stage.served.http.post("/v1/chat/completions", json=PROMPT)).json()
+        await stage.hold_back("a", "b")
         async with streaming(stage.served) as (worker, stream):
+            (free,) = {"a", "b"} - {worker}
+            await hold_back(stage.workers[free], factor=1)
             async with held_back(stage.workers[worker]):
                 drained = await stage.say("drain", worker)
                 other = await stage.served.http.post("/v1/chat/completions", json={**PROMPT, "max_tokens": 1})
@@ -137,7 +148,7 @@ async def test_neither_undoes_what_the_other_said(tmp_path: Path, who: str) -> N
             stage.declare()
         else:
             await stage.say("undrain", "a")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len((await stage.cards())["a"]["draining_by"]) == 2:
                 await asyncio.sleep(0.02)
         card = (await stage.cards())["a"]

@@ -128,7 +128,7 @@ async def test_the_answer_is_the_workers(served: Stack, path: str) -> None:
 
 
 async def ask_directly(served: Stack, path: str) -> httpx.Response:
-    async with httpx.AsyncClient(base_url=served.workers[0], verify=False) as client:
+    async with httpx.AsyncClient(base_url=served.workers[0], timeout=60, verify=False) as client:
         if path == FORM:
             return await client.post(path, data={"model": "tiny"}, files={"file": ("a.wav", AUDIO, "audio/wav")})
         return await client.post(path, json={"model": "tiny", **BODIES[path]})

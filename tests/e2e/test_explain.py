@@ -73,7 +73,7 @@ async def test_a_dead_worker_is_reported_as_down() -> None:
     """It stands at the end, without a rank."""
     async with stack(2, admin=ADMIN) as served:
         await served.fault(served.workers[0], "engine_dead")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await explained(served, a_body())).json()["effective_strategy"] != "only_candidate":
                 await asyncio.sleep(0.05)
         reported = (await explained(served, a_body())).json()

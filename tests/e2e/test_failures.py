@@ -53,7 +53,7 @@ async def test_no_one_sees_that_workers_refuse_connections() -> None:
 
 async def test_no_one_sees_that_a_worker_hangs() -> None:
     """It closes no connection and answers no health check: what it has not begun to answer moves on."""
-    async with stack(2, health={"interval_s": 0.1, "timeout_s": 1.0}) as served:
+    async with stack(2, health={"interval_s": 0.1, "timeout_s": 3.0}) as served:
         await served.fault(served.workers[0], "hang")
 
         assert Counter({200: 20}) == await statuses(served, 20)
@@ -75,9 +75,9 @@ async def test_bad_requests_open_no_breaker() -> None:
         assert Counter({200: 4}) == await statuses(served, 4)
 
 
-async def test_a_failing_worker_is_left_alone_and_comes_back() -> None:
-    """Its breaker opens after some failures and closes again with the first success."""
-    async with stack(2, model={"strategy": "round_robin"}, breaker={"failures": 3, "open_s": 4}) as served:
+async def test_a_failing_worker_is_left_alone() -> None:
+    """Its breaker opens after some failures."""
+    async with stack(2, model={"strategy": "round_robin"}, breaker={"failures": 3, "open_s": 3600}) as served:
         sick = served.workers[0]
         await served.fault(sick, "status", status=500)
         await statuses(served, 20, at_once=1)
@@ -86,8 +86,16 @@ async def test_a_failing_worker_is_left_alone_and_comes_back() -> None:
         assert 3 <= asked <= 5
         assert 1.0 == (await served.metric("warmgate_worker_breaker_open"))[f'{{model="tiny",worker="{sick}"}}']
 
+
+async def test_a_worker_that_has_recovered_comes_back() -> None:
+    """Its breaker closes again with the first success."""
+    async with stack(2, model={"strategy": "round_robin"}, breaker={"failures": 3, "open_s": 0.5}) as served:
+        sick = served.workers[0]
+        await served.fault(sick, "status", status=500)
+        await statuses(served, 20, at_once=1)
+        asked = len(await served.served(sick))
         await served.fault(sick, "none")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(await served.served(sick)) < asked + 8:
                 assert Counter({200: 2}) == await statuses(served, 2, at_once=1)
                 await asyncio.sleep(0.05)
@@ -179,7 +187,7 @@ async def test_the_gateway_may_start_before_its_workers() -> None:
         assert 503 == (await served.http.get("/readyz")).status_code
 
         async with serving(quick(port=port)):
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while (await served.http.get("/readyz")).status_code != 200:
                     await asyncio.sleep(0.05)
 
@@ -194,14 +202,14 @@ async def test_a_caller_that_leaves_stops_the_work(phase: str) -> None:
     )
     async with stack(1, options=slow) as served:
         prompt = body("x " * 1000, max_tokens=500, stream=phase != "whole answer")
-        caller = httpx.AsyncClient(base_url=served.url, timeout=30, verify=False)
+        caller = httpx.AsyncClient(base_url=served.url, timeout=60, verify=False)
         async with caller:
             asking = asyncio.ensure_future(_first_bytes(caller, prompt))
             await _busy_worker(served)
             await asyncio.sleep(0.5)
             asking.cancel()
             await asyncio.wait([asking])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await served.served(served.workers[0]))[0]["state"] != "aborted":
                 await asyncio.sleep(0.02)
 
@@ -462,7 +470,7 @@ async def test_the_errors_of_other_engines_have_openais_shape(path: str, dialect
 
 
 async def _until_asleep(served: Stack, worker: str, value: float) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await served.metric("warmgate_worker_asleep"))[f'{{model="tiny",worker="{worker}"}}'] != value:
             await asyncio.sleep(0.02)
 
@@ -518,7 +526,7 @@ async def _first_bytes(caller: httpx.AsyncClient, prompt: dict[str, Any]) -> Non
 
 async def _busy_worker(served: Stack) -> str:
     """The worker that has a request."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             for worker in served.workers:
                 if any(request["state"] == "running" for request in await served.served(worker)):

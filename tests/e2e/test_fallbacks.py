@@ -85,12 +85,12 @@ class Place:
     workers: Mapping[str, MortalWorker]
 
     async def fault(self, worker: str, mode: str, **more: Any) -> None:
-        async with httpx.AsyncClient(verify=False) as http:
+        async with httpx.AsyncClient(timeout=60, verify=False) as http:
             answer = await http.post(f"{self.workers[worker].url}/control/faults", json={"mode": mode, **more})
             assert 200 == answer.status_code, answer.text
 
     async def served(self, worker: str) -> list[dict[str, Any]]:
-        async with httpx.AsyncClient(verify=False) as http:
+        async with httpx.AsyncClient(timeout=60, verify=False) as http:
             entries: list[dict[str, Any]] = (await http.get(f"{self.workers[worker].url}/control/requests")).json()[
                 "requests"
             ]
@@ -391,7 +391,7 @@ async def test_who_leaves_a_fallback_pays_its_price(deserted: Place) -> None:
     deserted.bedrock.next(Silent())
     request_id = "left-before-the-first-word"
     asking = asyncio.ensure_future(deserted.gateway.ask(chat("tiny"), x_request_id=request_id))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(deserted.arrived(QWEN)) == sent:
             await asyncio.sleep(0.02)
     asking.cancel()
@@ -405,7 +405,7 @@ async def test_who_leaves_a_fallback_pays_its_price(deserted: Place) -> None:
 
 async def _record(place: Place, request_id: str, team: str = "open") -> dict[str, Any]:
     """A line of the ledger, which is written behind the answer."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             for record in await place.gateway.process.admin.records(team):
                 if request_id == record["request_id"]:

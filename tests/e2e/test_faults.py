@@ -52,7 +52,7 @@ class Faulty:
 
     async def until(self, reached: Callable[[list[str]], bool]) -> list[str]:
         """The states, once they are such."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not reached(states := await self.states()):
                 await asyncio.sleep(0.02)
         return states
@@ -107,7 +107,7 @@ async def test_a_hanging_worker_is_not_given_up_where_no_one_else_is() -> None:
 
 async def test_a_dead_address_costs_the_connect_timeout_once() -> None:
     """No one there takes or refuses a connection: one request waits for that, and none after it."""
-    timeouts = {"connect_s": 0.5}
+    timeouts = {"connect_s": 2.0}
     model = {"strategy": "round_robin"}
     async with faulty(2, model=model, timeouts=timeouts, **PATIENT) as served:
         proxy = served.proxies[0]
@@ -118,7 +118,7 @@ async def test_a_dead_address_costs_the_connect_timeout_once() -> None:
 
     assert {200} == {reply.status_code for reply in replies}
     assert [2] + [1] * 9 == sorted((line["attempts"] for line in lines), reverse=True)
-    assert 1 == sum(line["duration_ms"] >= 500 for line in lines)
+    assert 1 == sum(line["duration_ms"] >= 2000 for line in lines)
 
 
 @contextlib.contextmanager
@@ -210,7 +210,7 @@ async def test_a_slow_drip_is_no_failure() -> None:
 
 async def leave(served: Faulty, prompt: dict[str, Any], *, when: Callable[[list[str]], bool]) -> None:
     """Ask, and go away once what the workers were asked is in such a state."""
-    async with httpx.AsyncClient(base_url=served.stack.url, timeout=30, verify=False) as caller:
+    async with httpx.AsyncClient(base_url=served.stack.url, timeout=60, verify=False) as caller:
         asking = asyncio.ensure_future(caller.post(CHAT, json=prompt))
         try:
             await served.until(when)
@@ -222,7 +222,7 @@ async def leave(served: Faulty, prompt: dict[str, Any], *, when: Callable[[list[
 async def at_rest(served: Faulty) -> None:
     """Wait until the gateway has nothing under way."""
     gauges = ("warmgate_requests_in_flight", "warmgate_worker_in_flight", "warmgate_requests_waiting")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await under_way(served, gauges):
             await asyncio.sleep(0.02)
 
@@ -251,13 +251,13 @@ async def test_who_leaves_within_the_answer_frees_the_worker(stream: bool) -> No
     """A thousand seconds before its end."""
     async with faulty(1, options=SLOW) as served:
         prompt = body(max_tokens=LONG, ignore_eos=True, stream=stream)
-        async with httpx.AsyncClient(base_url=served.stack.url, timeout=30, verify=False) as caller:
+        async with httpx.AsyncClient(base_url=served.stack.url, timeout=60, verify=False) as caller:
             if stream:
                 async with caller.stream("POST", CHAT, json=prompt) as reply:
                     await anext(reply.aiter_bytes())
             else:
                 with pytest.raises(httpx.ReadTimeout):
-                    await caller.post(CHAT, json=prompt, timeout=httpx.Timeout(30, read=0.5))
+                    await caller.post(CHAT, json=prompt, timeout=httpx.Timeout(60, read=3))
 
         assert ["aborted"] == await served.until(lambda states: states != [] and "running" not in states)
         await at_rest(served)
@@ -287,10 +287,10 @@ async def test_who_leaves_the_queue_is_never_asked_for(stream: bool) -> None:
     options = SimulatorOptions(port=0, prefill_tokens_per_s=10)
     routing = {"initial_prefill_tokens_per_s": 10}  # so that the gateway knows how busy it is
     async with faulty(1, options=options, model={"strategy": "kv_aware"}, routing=routing) as served:
-        async with httpx.AsyncClient(base_url=served.stack.url, timeout=30, verify=False) as busy:
+        async with httpx.AsyncClient(base_url=served.stack.url, timeout=60, verify=False) as busy:
             first = asyncio.ensure_future(busy.post(CHAT, json=body("x " * 1000)))
             await served.until(running(1))
-            async with httpx.AsyncClient(base_url=served.stack.url, timeout=30, verify=False) as caller:
+            async with httpx.AsyncClient(base_url=served.stack.url, timeout=60, verify=False) as caller:
                 held = asyncio.ensure_future(caller.post(CHAT, json=body("y " * 1000, stream=stream)))
                 await waiting(served, 1.0)
                 held.cancel()
@@ -305,7 +305,7 @@ async def test_who_leaves_the_queue_is_never_asked_for(stream: bool) -> None:
 
 async def waiting(served: Faulty, count: float) -> None:
     """Until so many requests are held."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while {count} != set((await served.stack.metric("warmgate_requests_waiting")).values()):
             await asyncio.sleep(0.02)
 
@@ -316,9 +316,9 @@ async def test_who_leaves_while_no_worker_is_there_is_never_asked_for(stream: bo
     async with faulty(2, retry={"wait_s": 60}) as served:
         for proxy in served.proxies:
             await proxy.refuse()
-        async with httpx.AsyncClient(base_url=served.stack.url, timeout=30, verify=False) as caller:
+        async with httpx.AsyncClient(base_url=served.stack.url, timeout=60, verify=False) as caller:
             asking = asyncio.ensure_future(caller.post(CHAT, json=body(stream=stream)))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while {1.0} != set((await served.stack.metric("warmgate_requests_in_flight")).values()):
                     await asyncio.sleep(0.02)
             await asyncio.wait([asking], timeout=0.5)  # all have been tried by then
@@ -348,7 +348,7 @@ async def leave_held(served: Faulty) -> None:
     """Ask, let the network take all that follows, and go away."""
     prompt = body(max_tokens=LONG, ignore_eos=True, stream=True)
     async with (
-        httpx.AsyncClient(base_url=served.stack.url, timeout=30, verify=False) as caller,
+        httpx.AsyncClient(base_url=served.stack.url, timeout=60, verify=False) as caller,
         caller.stream("POST", CHAT, json=prompt) as reply,
     ):
         await anext(reply.aiter_bytes())

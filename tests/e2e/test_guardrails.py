@@ -333,7 +333,7 @@ async def test_a_reload_changes_guardrails(tmp_path: Path) -> None:
                 "health": {"interval_s": 0.2},
             }
             path.write_text(yaml.safe_dump(reported))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while await _sent(app, speaker) != "[EMAIL]":
                     await asyncio.sleep(0.05)
 

@@ -85,7 +85,7 @@ async def post(served: Stack, path: str, body: dict[str, Any], headers: dict[str
 
 async def until(served: Stack, states: dict[str, int]) -> None:
     """Wait until the worker's requests are in these states."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             entries = await served.served(served.workers[0])
             if states == {state: [each["state"] for each in entries].count(state) for state in states}:
@@ -97,7 +97,7 @@ async def begin_and_leave(served: Stack, key: MadeKey, *, stream: bool) -> None:
     """Ask for a long answer and go away while it is made."""
     asking = asyncio.ensure_future(ask(served, key, stream=stream, **LONG_ANSWER))
     before = len(await served.served(served.workers[0]))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while len(await served.served(served.workers[0])) <= before:
             assert not asking.done(), asking.result().text
             await asyncio.sleep(0.01)
@@ -455,7 +455,7 @@ async def test_a_locked_database_stops_no_one_who_is_known(tmp_path: Path) -> No
         with closing(sqlite3.connect(file, isolation_level=None)) as other:
             other.execute("BEGIN EXCLUSIVE")
             locked = [await ask(served, key) for _ in range(3)]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while (unknown := await ask(served, MadeKey("k", "t", "wg-unknown-0123456789"))).status_code == 401:
                     await asyncio.sleep(0.05)
             late = await ask(served, key)

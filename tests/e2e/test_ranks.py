@@ -53,7 +53,7 @@ async def ask(there: Stack, text: str, **headers: str) -> tuple[str, int, int]:
 
 async def until(there: Stack, metric: str, total: float) -> None:
     """Until the samples of *metric* come to *total*."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while sum((await there.metric(metric)).values()) < total:
             await asyncio.sleep(0.02)
 
@@ -61,7 +61,7 @@ async def until(there: Stack, metric: str, total: float) -> None:
 async def heard(there: Stack, *names: str) -> None:
     """Until all that the ranks, which are called so in their order, have published was taken in."""
     (worker,) = set(there.workers)
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         for rank, name in enumerate(names):
             path = f"/control/ranks/{rank}/kv_events" if rank else "/control/kv_events"
             last = (await there.http.get(worker + path)).json()["next_sequence"] - 1
@@ -121,7 +121,7 @@ async def test_gauges_of_engines_are_those_of_each_rank() -> None:
     """vLLM's label `engine` says whose."""
     async with ranked(2) as there:
         await until(there, "warmgate_worker_up", 2)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(usage := await there.metric("warmgate_worker_engine_kv_usage_ratio")) < 2:
                 await asyncio.sleep(0.02)
 
@@ -133,7 +133,7 @@ async def test_a_dead_address_is_all_of_its_ranks() -> None:
     async with ranked(4) as there:
         (worker,) = there.workers
         await there.fault(worker, "engine_dead")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while sum((await there.metric("warmgate_worker_up")).values()):
                 await asyncio.sleep(0.02)
         await there.fault(worker, "none")
@@ -179,7 +179,7 @@ async def test_what_their_engines_tell_is_read_beside_the_frontend(folder: Path)
     """Predicted to the token; an instance that is not behind it any more costs no one an error."""
     options = quick(dialect="dynamo", ranks=2, kv_events=EventOptions(replay_port=0))
     async with serving(options) as frontend:
-        async with httpx.AsyncClient(base_url=frontend, verify=False) as client:
+        async with httpx.AsyncClient(base_url=frontend, timeout=60, verify=False) as client:
             listed = [str(each["instance_id"]) for each in (await client.get("/health")).json()["instances"]]
             reported = [(await client.get(f"/control/{path}")).json() for path in ("kv_events", "ranks/1/kv_events")]
         instances: list[dict[str, Any]] = [

@@ -47,7 +47,7 @@ class Live:
 
     async def outcome(self, outcome: str, count: int = 1) -> None:
         """Wait until reloads have had it so often."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await self.metric("config_reloads_total"))[f'{{outcome="{outcome}"}}'] < count:
                 await asyncio.sleep(0.02)
 
@@ -58,7 +58,7 @@ class Live:
 
     async def until(self, **states: str) -> None:
         """Wait until these are the workers, by id, and their states."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self.workers() != states:
                 await asyncio.sleep(0.02)
 
@@ -121,10 +121,10 @@ async def live(folder: Path, workers: Sequence[str], **groups: Any) -> AsyncIter
     config = folder / "warmgate.yaml"
     write(config, configuration(workers, **groups))
     async with program("serve", "--config", str(config)) as (process, url):
-        async with httpx.AsyncClient(base_url=url, timeout=30, verify=False) as client:
+        async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
             yield Live(process, url, client, config, folder / "workers.yaml")
         process.send_signal(signal.SIGTERM)
-        assert 0 == await asyncio.wait_for(process.wait(), 30)
+        assert 0 == await asyncio.wait_for(process.wait(), 60)
 
 
 @asynccontextmanager
@@ -136,7 +136,7 @@ async def slow_workers(count: int) -> AsyncIterator[list[str]]:
 
 async def hold_back(worker: str, *, factor: float = 50) -> None:
     """Slow the simulated *worker* down. By default 150 tokens take two minutes, the first one a tenth of a second."""
-    async with httpx.AsyncClient(base_url=worker, timeout=30, verify=False) as client:
+    async with httpx.AsyncClient(base_url=worker, timeout=60, verify=False) as client:
         fault = {"mode": "slow", "factor": factor} if factor > 1 else {"mode": "none"}
         (await client.post("/control/faults", json=fault)).raise_for_status()
 
@@ -217,9 +217,9 @@ async def test_without_a_file_sighup_changes_nothing() -> None:
     process = await asyncio.create_subprocess_exec(*command, env=os.environ | variables, stdout=asyncio.subprocess.PIPE)
     assert process.stdout is not None
     url = (await process.stdout.readline()).decode().removeprefix("ready: ").strip()
-    async with httpx.AsyncClient(base_url=url, verify=False) as client:
+    async with httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while 'reloads_total{outcome="unchanged"} 1.0' not in (await client.get("/metrics")).text:
                 await asyncio.sleep(0.02)
     process.terminate()
@@ -291,7 +291,7 @@ async def _drain(gateway: Live, worker: str, how: str = "drain") -> httpx.Respon
 
 async def _refused(gateway: Live, count: int) -> None:
     """Wait until sets of workers were refused so often."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await gateway.metric("discovery_updates_total"))['{model="tiny",outcome="refused"}'] < count:
             await asyncio.sleep(0.02)
 
@@ -307,7 +307,7 @@ async def test_a_change_of_the_file_is_in_the_audit_log(tmp_path: Path) -> None:
     teams = [{"name": "blue", "keys": [{"id": "ci", "secret": "s-of-ci-1"}]}]
 
     async def audited(gateway: Live, count: int) -> list[Any]:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while True:
                 response = await gateway.http.get("/admin/v1/audit", headers={"x-api-key": "v-1"})
                 entries: list[Any] = response.json()["data"]

@@ -104,13 +104,13 @@ async def running(served: Stack) -> float:
 
 
 async def until_busy(served: Stack) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await running(served) == 0:
             await asyncio.sleep(0.01)
 
 
 async def until_free(served: Stack) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await running(served) > 0:
             await asyncio.sleep(0.01)
 
@@ -397,7 +397,7 @@ async def test_a_gateway_that_is_not_there_is_a_connection_error() -> None:
 async def test_a_caller_that_waits_no_longer_gets_a_timeout_and_frees_the_worker(slowly: Stack, streams: bool) -> None:
     """The SDK's own timeout, before the first byte: the prompt alone would take the worker minutes."""
     await slowly.fault(slowly.workers[0], "slow", factor=100)
-    client = slowly.openai.with_options(timeout=1.0)
+    client = slowly.openai.with_options(timeout=5.0)
     with pytest.raises(APITimeoutError):
         await client.chat.completions.create(**chat("e " * 50_000, stream=streams))
 
@@ -487,7 +487,7 @@ async def test_a_cancelled_task_frees_the_worker(slowly: Stack, streams: bool) -
 
     assert task.cancelled()
     await until_free(slowly)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while {0.0} != set((await slowly.metric("warmgate_worker_in_flight")).values()):
             await asyncio.sleep(0.01)
     assert {0.0} == set((await slowly.metric("warmgate_requests_in_flight")).values())

@@ -218,7 +218,7 @@ async def reloaded(session: Session, first: dict[str, Any]) -> None:
 
 async def failing(session: Session, worker: str) -> None:
     """The worker refuses, breaks off, and says too much."""
-    async with httpx.AsyncClient(base_url=worker, verify=False) as control:
+    async with httpx.AsyncClient(base_url=worker, timeout=60, verify=False) as control:
         for fault in (
             {"mode": "status", "status": 401},
             {"mode": "status", "status": 400},
@@ -231,7 +231,7 @@ async def failing(session: Session, worker: str) -> None:
                 body = chat(PROMPT, stream=stream)
                 await session.ask("POST", "/v1/chat/completions", DECLARED, json=body)
         await control.post("/control/faults", json={"mode": "none"})
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await session.ask("POST", "/v1/chat/completions", DECLARED, json=chat(PROMPT))).status_code != 200:
             await asyncio.sleep(0.05)
 

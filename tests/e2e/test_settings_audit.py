@@ -31,7 +31,7 @@ async def entries(gateway: GatewayProcess) -> list[dict[str, Any]]:
 
 
 async def until_taken(gateway: GatewayProcess, metric: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await gateway.metric(metric) != 1:
             await asyncio.sleep(0.02)
 
@@ -52,7 +52,7 @@ async def test_a_change_that_all_gateways_take_is_logged_once(redis_server: Redi
                 gateway.configure(settings(worker, redis_server.url, workers_file, aliases=["gpt-4o"]))
             for gateway in gateways:
                 await until_taken(gateway, 'warmgate_config_reloads_total{outcome="applied"}')
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(60):
                 while len(await entries(gateways[0])) < 3:
                     await asyncio.sleep(0.02)
             await gateways[0].reload("unchanged")

@@ -20,7 +20,7 @@ async def served(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Stack]:
 
 async def answers_until_warned(served: Stack, key: MadeKey, *, stream: bool) -> list[httpx.Response]:
     answers: list[httpx.Response] = []
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not answers or "x-warmgate-budget-warning" not in answers[-1].headers:
             answers.append(
                 await served.http.post("/v1/chat/completions", json=chat(stream=stream), headers=key.headers)

@@ -50,7 +50,7 @@ async def asked(served: Stack, *, during: str | None = None) -> tuple[list[str],
         if during is not None:
             await served.fault(reply.headers["x-warmgate-worker"], during)
         lines += [line async for line in pieces]
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             for line in map(json.loads, served.log.getvalue().splitlines()):
                 if line.get("request_id") == reply.headers["x-request-id"]:

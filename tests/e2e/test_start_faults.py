@@ -117,7 +117,7 @@ def refused(command: str, folder: Path, groups: dict[str, Any], **variables: str
         capture_output=True,
         check=False,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert (2, "") == (ran.returncode, ran.stdout), ran.stderr
     return ran.stderr

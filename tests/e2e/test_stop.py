@@ -14,7 +14,7 @@ import httpx
 from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process
 from tests.e2e.stack import quick
-from tests.e2e.test_reload import held_back
+from tests.e2e.test_reload import held_back, hold_back
 from tests.gateway.server.harness import free_port
 
 KEY = {"authorization": "Bearer wg-the-key-of-blue-0123456789abcdef"}
@@ -57,13 +57,13 @@ async def streaming(gateway: GatewayProcess, **headers: str) -> AsyncIterator["a
 
 async def asked_apart(gateway: GatewayProcess, method: str, path: str, **more: Any) -> httpx.Response:
     """On a connection of its own."""
-    async with httpx.AsyncClient(base_url=gateway.url, timeout=30, verify=False) as client:
+    async with httpx.AsyncClient(base_url=gateway.url, timeout=60, verify=False) as client:
         return await client.request(method, path, **more)
 
 
 async def until_stopping(gateway: GatewayProcess) -> httpx.Response:
     """What `/readyz` says when the signal has come."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (response := await asked_apart(gateway, "GET", "/readyz")).status_code != 503:
             await asyncio.sleep(0.01)
     return response
@@ -72,7 +72,7 @@ async def until_stopping(gateway: GatewayProcess) -> httpx.Response:
 async def until_refused(url: str) -> None:
     """No one listens there."""
     host, port = url.removeprefix("http://").split(":")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while True:
             try:
                 _, writer = await asyncio.open_connection(host, int(port))
@@ -86,7 +86,7 @@ async def test_load_balancers_are_reported_while_requests_are_still_taken(tmp_pa
     """`/readyz` says so at once, on old connections and new ones; every answer says that its connection ends."""
     async with (
         serving(quick()) as worker,
-        gateway_process(tmp_path, settings(worker, stop_delay_s=60)) as gateway,
+        gateway_process(tmp_path, settings(worker, stop_delay_s=600)) as gateway,
     ):
         first = await gateway.http.get("/readyz")  # keeps its connection
         gateway.stop()
@@ -109,6 +109,7 @@ async def test_a_stream_goes_on_to_its_end_when_no_one_is_let_in_any_more(tmp_pa
         serving(quick(speed=1, tpot_ms=10)) as worker,
         gateway_process(tmp_path, settings(worker, stop_delay_s=0.2)) as gateway,
     ):
+        await hold_back(worker)  # so that the stream cannot end before it is held back altogether
         async with streaming(gateway) as stream:
             async with held_back(worker):
                 gateway.stop()
@@ -130,6 +131,7 @@ async def test_a_stream_that_the_grace_cuts_is_reported_and_paid_for(tmp_path: P
         given = settings(worker, shutdown_grace_s=1)
         given |= {**BLUE, "store": {"url": f"sqlite:///{file}"}}
         async with gateway_process(tmp_path, given) as gateway:
+            await hold_back(worker)
             async with streaming(gateway, **KEY) as stream, held_back(worker):
                 gateway.stop()
                 text = await stream
@@ -154,7 +156,7 @@ async def test_a_request_that_waits_for_a_worker_is_waited_for(tmp_path: Path) -
     given["retry"] = {"wait_s": 30}
     async with gateway_process(tmp_path, given) as gateway, asyncio.TaskGroup() as tasks:
         asking = tasks.create_task(asked_apart(gateway, "POST", "/v1/chat/completions", json=chat()))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await gateway.metric('warmgate_requests_in_flight{model="tiny"}') < 1:
                 await asyncio.sleep(0.01)
         gateway.stop()
@@ -190,7 +192,7 @@ async def test_no_one_is_let_in_before_it_is_known_how_the_workers_are(tmp_path:
                 return await gateway.http.get("/readyz")
 
         starting = tasks.create_task(first_word())
-        await asyncio.wait_for(visited.wait(), 30)
+        await asyncio.wait_for(visited.wait(), 60)
         await until_refused(url)
         may_answer.set()
         response = await starting

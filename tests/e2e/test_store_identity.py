@@ -41,7 +41,7 @@ async def ready(gateway: GatewayProcess) -> tuple[int, dict[str, Any]]:
 
 
 async def until_state(gateway: GatewayProcess, state: str) -> tuple[int, dict[str, Any]]:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (seen := await ready(gateway))[1]["state"] != state:
             await asyncio.sleep(0.02)
     return seen
@@ -132,7 +132,7 @@ async def test_limits_do_not_begin_again_in_a_redis_that_lost_its_data(
 
 async def until_counted(gateway: GatewayProcess, secret: str) -> None:
     """Budgets are counted in the store again."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await status(gateway, secret) != 200:
             await asyncio.sleep(0.02)
 

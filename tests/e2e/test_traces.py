@@ -160,7 +160,7 @@ async def test_a_team_is_notified_of_its_own_traces_as_langfuse_has_them(
         theirs, _ = await trace_of(teams_receiver)
         operators, _ = await trace_of(receiver)
         # The receiver has the trace before the gateway has its answer.
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while sum((reported := await here.metric("warmgate_traces_total")).values()) < 2:
                 await asyncio.sleep(0.02)
 

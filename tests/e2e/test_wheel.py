@@ -62,7 +62,7 @@ async def test_the_demo_runs_from_the_wheel(unpacked: Path, tmp_path: Path) -> N
         key = re.search(r"\bwg-demo-\S+", said)
         assert key is not None
         body = {"model": "tiny", "max_tokens": 4, "messages": [{"role": "user", "content": "hello"}]}
-        async with httpx.AsyncClient(timeout=30, verify=False) as http:
+        async with httpx.AsyncClient(timeout=60, verify=False) as http:
             answer = await http.post(
                 f"http://127.0.0.1:{ready[1]}/v1/chat/completions",
                 json=body,

@@ -47,7 +47,7 @@ async def at_work(tenancy: Tenancy) -> AsyncIterator[Tenancy]:
 async def booked(tenancy: Tenancy, records: int) -> list[UsageRecord]:
     """The ledger of the month of `NOW`, oldest first, as soon as it has so many *records*."""
     query = RecordQuery(period=Period.month("2025-11"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             page = await tenancy.stores.usage.records(query)
             if len(page.items) >= records:

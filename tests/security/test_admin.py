@@ -99,7 +99,7 @@ async def answer_to(running: Stack, head: bytes, piece: bytes = b"", times: int 
     sent = 0
     answer = b""
     try:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             writer.write(head)
             reading = asyncio.ensure_future(reader.readuntil(b"}}"))
             while sent < times and not reading.done():

@@ -110,7 +110,7 @@ async def test_bodies_in_flight_share_their_memory() -> None:
         reader, writer = await asyncio.open_connection(*_address(running.url))
         head = f"POST {CHAT} HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
         writer.write(f"{head}content-length: 2000000\r\n\r\n".encode())
-        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 30)
+        answer = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 60)
         writer.close()
 
     assert answer.startswith(b"HTTP/1.1 503")
@@ -119,7 +119,7 @@ async def test_bodies_in_flight_share_their_memory() -> None:
 
 async def test_above_its_memory_the_gateway_refuses_new_requests() -> None:
     async with stack(1, server={"max_memory_bytes": 1_000_000}) as running:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while (response := await running.http.post(CHAT, json={"model": "tiny"})).status_code != 503:
                 await asyncio.sleep(0.05)
         alive = await running.http.get("/livez")

@@ -104,7 +104,7 @@ async def test_replicas_know_whose_it_is(workers: list[str], redis_server: Redis
     """Soon after it was made."""
     async with served(workers, redis_server.url) as one, served(workers, redis_server.url) as other:
         response_id = await made(one)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while (await other.http.get(f"/v1/responses/{response_id}", headers=bearer(BLUE))).status_code != 200:
                 await asyncio.sleep(0.05)
 
@@ -171,7 +171,7 @@ async def test_guesses_take_from_the_same_limit_as_answers(workers: list[str]) -
 
 
 async def calls_of_workers(workers: list[str]) -> int:
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
         reported = [(await client.get(f"{worker}/control/requests")).json()["requests"] for worker in workers]
     return sum(map(len, reported))
 
@@ -199,7 +199,7 @@ async def test_no_spelling_of_an_id_leads_elsewhere(workers: list[str], spelt: s
         request = f"GET /v1/responses/{spelt} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {BLUE}\r\n"
 
         def raw() -> bytes:
-            with socket.create_connection((url.host, url.port or 80), timeout=30) as connection:
+            with socket.create_connection((url.host, url.port or 80), timeout=60) as connection:
                 connection.sendall(f"{request}connection: close\r\n\r\n".encode())
                 return connection.makefile("rb").read()
 

@@ -41,7 +41,7 @@ async def answer_to(running: Stack, pieces: Sequence[bytes], source: str = "127.
         for piece in pieces:
             writer.write(piece)
             await asyncio.sleep(0)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     return int(head.split(b" ")[1]), json.loads(body)["error"]
 
@@ -51,7 +51,7 @@ async def taken(running: Stack, head: bytes, piece: bytes, *, most: int) -> tupl
         writer.write(head)
         sent = 0
         try:
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while sent < most and not writer.is_closing():
                     writer.write(piece)
                     sent += len(piece)
@@ -168,7 +168,7 @@ async def statuses(running: Stack, pieces: Sequence[bytes]) -> list[int]:
             writer.write(piece)
             for _ in range(5):
                 await asyncio.sleep(0)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             answered = await reader.read()
     return [int(status) for status in re.findall(rb"HTTP/1\.1 ([0-9]{3}) ", answered)]
 

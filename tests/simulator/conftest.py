@@ -13,7 +13,7 @@ from simulator.server import serving
 async def worker() -> AsyncIterator[httpx.AsyncClient]:
     """A client of a worker that answers as fast as possible."""
     options = SimulatorOptions(port=0, speed=0, blocks=512)
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=10, verify=False) as client:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 
@@ -21,5 +21,5 @@ async def worker() -> AsyncIterator[httpx.AsyncClient]:
 async def slow_worker() -> AsyncIterator[httpx.AsyncClient]:
     """A client of a worker that takes a tenth of a second per token."""
     options = SimulatorOptions(port=0, tpot_ms=100, blocks=512)
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=10, verify=False) as client:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client

@@ -16,7 +16,7 @@ from simulator.server import serving
 @asynccontextmanager
 async def worker(**options: Any) -> AsyncIterator[httpx.AsyncClient]:
     reported = SimulatorOptions(**{"port": 0, "speed": 0, "lora_load_ms": 0, **options})
-    async with serving(reported) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+    async with serving(reported) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 

@@ -18,7 +18,7 @@ async def test_a_worker_of_each_dialect(dialect: Dialect, metric: str, path: str
     """It has the metrics and the routes of its engine, and answers chats and the start time like any other."""
     body = {"messages": [{"role": "user", "content": "Hello"}], "max_tokens": 2}
     options = SimulatorOptions(port=0, speed=0, dialect=dialect)
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         statuses = [
             (await worker.get(path)).status_code,
             (await worker.post("/v1/chat/completions", json=body)).status_code,
@@ -33,5 +33,5 @@ async def test_a_worker_of_each_dialect(dialect: Dialect, metric: str, path: str
 async def test_the_old_metrics_of_vllm() -> None:
     """They are an option."""
     options = SimulatorOptions(port=0, speed=0, old_metrics=True)
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         assert "vllm:gpu_cache_usage_perc" in (await worker.get("/metrics")).text

@@ -74,11 +74,11 @@ async def test_a_handler_hears_that_its_client_went() -> None:
         assert connection.is_lost
 
     async with served(listen) as (_, writer):
-        await asyncio.wait_for(listens.wait(), 20)
+        await asyncio.wait_for(listens.wait(), 60)
         sock: socket.socket = writer.get_extra_info("socket")
         assert sock.fileno() > 0
         writer.close()
-        await asyncio.wait_for(heard.wait(), 20)
+        await asyncio.wait_for(heard.wait(), 60)
 
 
 async def test_a_handler_waits_no_longer_than_it_wants() -> None:
@@ -93,8 +93,8 @@ async def test_a_handler_waits_no_longer_than_it_wants() -> None:
         done.set()
 
     async with served(wait) as (_, writer):
-        await asyncio.wait_for(has_waited.wait(), 20)
+        await asyncio.wait_for(has_waited.wait(), 60)
         writer.close()
-        await asyncio.wait_for(done.wait(), 20)
+        await asyncio.wait_for(done.wait(), 60)
 
     assert [False, True] == reported

@@ -16,7 +16,7 @@ PROMPT = "the same words in the same order, again and again, until they fill a f
 @asynccontextmanager
 async def worker(**defects: Any) -> AsyncIterator[httpx.AsyncClient]:
     options = SimulatorOptions(port=0, speed=0, defects=Defects(**defects), kv_events=EventOptions())
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as client:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 

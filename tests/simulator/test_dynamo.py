@@ -15,7 +15,7 @@ HELLO: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content
 @pytest.fixture
 async def dynamo() -> AsyncIterator[httpx.AsyncClient]:
     options = SimulatorOptions(port=0, speed=0, blocks=512, dialect="dynamo")
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=10, verify=False) as client:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 

@@ -140,6 +140,9 @@ async def test_a_wish_that_makes_no_sense_is_refused() -> None:
 
 async def test_a_worker_without_events_has_none_to_control() -> None:
     """The routes are not there, and no source is listed."""
-    async with serving(SimulatorOptions(port=0)) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with (
+        serving(SimulatorOptions(port=0)) as url,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker,
+    ):
         assert 404 == (await worker.get(EVENTS)).status_code
         assert {} == (await worker.get("/kv_event_sources")).json()

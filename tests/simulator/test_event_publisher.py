@@ -52,7 +52,7 @@ async def publishing(
     made = SimulatorOptions(port=0, **{"speed": 0, "kv_events": events or EventOptions(), **options})
     async with (
         serving(made) as url,
-        httpx.AsyncClient(base_url=url, timeout=10, verify=False) as worker,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker,
         listening(await endpoint_of(worker, made.dialect)) as listener,
     ):
         await listener.hear(worker)
@@ -139,7 +139,7 @@ async def test_what_is_reported_is_what_the_cache_holds(timing: Any) -> None:
     sink = Counts()
     reported: Counter[int] = Counter()
     made = SimulatorOptions(port=0, speed=0, blocks=24, timing=timing, kv_events=EventOptions(replay_port=0))
-    async with serving(made, sink=sink) as url, httpx.AsyncClient(base_url=url, timeout=30, verify=False) as worker:
+    async with serving(made, sink=sink) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         prompts = [list(range(start, start + 100)) for start in range(0, 400, 20)]
         await asyncio.gather(*(complete(worker, prompt, max_tokens=40) for prompt in prompts))
         source = (await worker.get("/kv_event_sources")).json()["0"]
@@ -269,7 +269,7 @@ async def test_what_is_not_yet_a_batch_is_dropped_on_closing() -> None:
 async def test_the_first_number_may_be_one() -> None:
     options = EventOptions(first_sequence=1, format="array", hashes="bytes", replay_port=0, buffer_steps=2)
     made = SimulatorOptions(port=0, speed=0, kv_events=options)
-    async with serving(made) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with serving(made) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         for start in range(4):
             await complete(worker, [start] * 16)
         source = (await worker.get("/kv_event_sources")).json()["0"]

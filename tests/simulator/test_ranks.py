@@ -17,7 +17,7 @@ TEXT = "A prompt that fills some blocks of a small cache, and is cached where it
 @asynccontextmanager
 async def ranked(ranks: int = 2, **changes: Any) -> AsyncIterator[httpx.AsyncClient]:
     options = SimulatorOptions(**{"port": 0, "speed": 0, "blocks": 128, "ranks": ranks, **changes})
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=10, verify=False) as client:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 

@@ -85,7 +85,7 @@ async def test_another_worker_does_not_know_it(worker: httpx.AsyncClient) -> Non
     """A response is in the memory of the worker that made it."""
     response = (await worker.post(RESPONSES, json={"input": "Hello"})).json()
     options = SimulatorOptions(port=0, speed=0)
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as other:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as other:
         replies = [
             await other.get(f"{RESPONSES}/{response['id']}"),
             await other.post(f"{RESPONSES}/{response['id']}/cancel"),

@@ -46,7 +46,7 @@ async def workers(
     *roles: RoleName, dialect: str = "vllm", half: Mapping[str, Any] | None = None, **options: Any
 ) -> AsyncIterator[list[Worker]]:
     async with AsyncExitStack() as exits:
-        client = await exits.enter_async_context(httpx.AsyncClient(timeout=10, verify=False))
+        client = await exits.enter_async_context(httpx.AsyncClient(timeout=60, verify=False))
         found = []
         for role in roles:
             life = await exits.enter_async_context(AsyncExitStack())
@@ -141,7 +141,7 @@ class TestVllm:
             assert 400 == (await decode.ask(kv_transfer_params=params)).status_code
 
     async def test_other_bodies_are_for_their_endpoints(self) -> None:
-        async with workers("decode") as [decode], httpx.AsyncClient(verify=False) as client:
+        async with workers("decode") as [decode], httpx.AsyncClient(timeout=60, verify=False) as client:
             for content in (b"", b"[]", b"{"):
                 response = await client.post(
                     f"{decode.url}/v1/completions", content=content, headers={"content-type": "application/json"}
@@ -156,7 +156,7 @@ class TestVllm:
             while await decode.states() != ["running"]:
                 await asyncio.sleep(0.001)
             asking.cancel()
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while await decode.states() != ["aborted"]:
                     await asyncio.sleep(0.001)
 

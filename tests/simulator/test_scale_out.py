@@ -14,7 +14,7 @@ RENDERED = ("/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/mes
 @pytest.fixture
 async def scaled_out() -> AsyncIterator[httpx.AsyncClient]:
     options = SimulatorOptions(port=0, speed=0, blocks=512, lora_modules=("poet",), enable_scale_out=True)
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=10, verify=False) as client:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 

@@ -40,7 +40,7 @@ async def test_workers_beside_each_other_are_apart() -> None:
     """Port 0 gives each its own address, and what one caches the other does not know."""
     options = SimulatorOptions(port=0, speed=0)
     body = {"prompt": "e" * 400, "max_tokens": 1}
-    async with serving(options) as one, serving(options) as two, httpx.AsyncClient(verify=False) as client:
+    async with serving(options) as one, serving(options) as two, httpx.AsyncClient(timeout=60, verify=False) as client:
         replies = [(await client.post(f"{url}/v1/completions", json=body)).json() for url in (one, one, two)]
 
     assert one != two
@@ -52,7 +52,7 @@ async def test_workers_beside_each_other_are_apart() -> None:
 async def test_leaving_cuts_what_is_under_way() -> None:
     """Streams are cut at once, and the port is closed."""
     body = {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
         async with serving(SimulatorOptions(port=0)) as url:
             request = client.build_request("POST", f"{url}/v1/completions", json=body)
             reply = await client.send(request, stream=True)
@@ -77,7 +77,10 @@ async def test_a_sink_hears_of_prompt_and_answer() -> None:
     sink = Writes()
     ids = list(range(100, 140))  # two full blocks of 16, and a half
     body = {"prompt": ids, "max_tokens": 9, "ignore_eos": True, "return_token_ids": True}
-    async with serving(SimulatorOptions(port=0, speed=0), sink=sink) as url, httpx.AsyncClient(verify=False) as client:
+    async with (
+        serving(SimulatorOptions(port=0, speed=0), sink=sink) as url,
+        httpx.AsyncClient(timeout=60, verify=False) as client,
+    ):
         reply = (await client.post(f"{url}/v1/completions", json=body)).json()
         await client.post(f"{url}/control/reset")
     prompt, answer, cleared = sink.heard
@@ -93,7 +96,7 @@ async def test_the_fifo_timing_streams_as_well() -> None:
     body = {"prompt": "x", "max_tokens": 5, "ignore_eos": True, "stream": True}
     async with (
         serving(SimulatorOptions(port=0, speed=0, timing="fifo")) as url,
-        httpx.AsyncClient(verify=False) as client,
+        httpx.AsyncClient(timeout=60, verify=False) as client,
     ):
         reply = await client.post(f"{url}/v1/completions", json=body)
 
@@ -129,7 +132,7 @@ async def test_a_program_runs_until_it_is_reported_to_stop(number: signal.Signal
     body = {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}
     async with (
         program() as (process, url),
-        httpx.AsyncClient(verify=False) as client,
+        httpx.AsyncClient(timeout=60, verify=False) as client,
         client.stream("POST", f"{url}/v1/completions", json=body) as reply,
     ):
         await anext(reply.aiter_bytes())
@@ -145,7 +148,7 @@ async def test_a_program_lets_finish_what_runs() -> None:
     body = {"prompt": "x", "max_tokens": 10, "ignore_eos": True}
     async with (
         program(shutdown_timeout_s=10.0, tpot_ms=50.0) as (process, url),
-        httpx.AsyncClient(base_url=url, verify=False) as client,
+        httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client,
         client.stream("POST", "/v1/completions", json=body | {"stream": True}) as reply,
     ):
         parts = reply.aiter_bytes()
@@ -167,7 +170,7 @@ async def test_a_program_lets_finish_what_runs() -> None:
 @pytest.mark.e2e
 async def test_a_program_waits_no_longer_than_its_timeout() -> None:
     body = {"prompt": "x", "max_tokens": 500, "ignore_eos": True, "stream": True}
-    async with program(shutdown_timeout_s=0.1) as (process, url), httpx.AsyncClient(verify=False) as client:
+    async with program(shutdown_timeout_s=0.1) as (process, url), httpx.AsyncClient(timeout=60, verify=False) as client:
         async with client.stream("POST", f"{url}/v1/completions", json=body) as reply:
             parts = reply.aiter_bytes()
             await anext(parts)

@@ -17,7 +17,7 @@ HELLO: dict[str, Any] = {"model": "tiny", "messages": [{"role": "user", "content
 @pytest.fixture
 async def sglang() -> AsyncIterator[httpx.AsyncClient]:
     options = SimulatorOptions(port=0, speed=0, blocks=512, dialect="sglang", health_delay_s=0.05)
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=10, verify=False) as client:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as client:
         yield client
 
 
@@ -88,7 +88,7 @@ async def test_loads_and_limits(sglang: httpx.AsyncClient) -> None:
 async def test_where_events_are_published(events: EventOptions, has_replay: bool) -> None:
     """Host, ports from which those of the ranks count, and what a router has to know of the blocks."""
     options = SimulatorOptions(port=0, dialect="sglang", block_size=8, kv_events=events)
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         reported = (await worker.get("/server_info")).json()["kv_events"]
 
     ports = reported.pop("endpoint_port_base"), reported.pop("replay_endpoint_port_base", 0)
@@ -105,7 +105,7 @@ async def test_where_events_are_published(events: EventOptions, has_replay: bool
 async def test_adapters_are_models_with_a_parent() -> None:
     """Beside the card of the model itself."""
     options = SimulatorOptions(port=0, dialect="sglang", lora_modules=("poet",))
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         cards = (await worker.get("/v1/models")).json()["data"]
 
     assert [("tiny", None), ("poet", "tiny")] == [(card["id"], card["parent"]) for card in cards]

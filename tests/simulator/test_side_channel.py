@@ -24,7 +24,7 @@ async def take(channel: SideChannel, key: str, *, waits: bool = False) -> int:
 
 async def test_what_is_kept_is_fetched_once(channel: SideChannel) -> None:
     over: list[str] = []
-    channel.keep("a", 7, lease_s=60.0, when_over=lambda: over.append("a"))
+    channel.keep("a", 7, lease_s=600.0, when_over=lambda: over.append("a"))
 
     assert 7 == await take(channel, "a")
     assert ["a"] == over
@@ -35,7 +35,7 @@ async def test_what_is_kept_is_fetched_once(channel: SideChannel) -> None:
 async def test_what_no_one_fetches_is_given_up(channel: SideChannel) -> None:
     over = asyncio.Event()
     channel.keep("a", 7, lease_s=0.01, when_over=over.set)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await over.wait()
 
     with pytest.raises(NotFetched):
@@ -85,7 +85,7 @@ async def test_where_no_one_is_nothing_is_fetched() -> None:
 
 
 async def test_who_waits_when_the_worker_ends_gets_nothing() -> None:
-    async with SideChannel(wait_s=60.0).listening(HOST, 0) as channel:
+    async with SideChannel(wait_s=600.0).listening(HOST, 0) as channel:
         taking = asyncio.ensure_future(take(channel, "room", waits=True))
         while not channel.knows("room"):
             await asyncio.sleep(0)

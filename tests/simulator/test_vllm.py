@@ -83,7 +83,7 @@ async def test_the_card_of_the_model(worker: httpx.AsyncClient) -> None:
 async def test_adapters_are_models_with_a_parent() -> None:
     """Beside the card of the model itself."""
     options = SimulatorOptions(port=0, lora_modules=("poet",))
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         cards = (await worker.get("/v1/models")).json()["data"]
 
     assert [("tiny", None), ("poet", "tiny")] == [(card["id"], card["parent"]) for card in cards]
@@ -91,7 +91,7 @@ async def test_adapters_are_models_with_a_parent() -> None:
 
 async def test_the_sources_of_events() -> None:
     options = SimulatorOptions(port=0, kv_events=EventOptions(topic="kv@a", replay_port=0, buffer_steps=7))
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         sources = (await worker.get("/kv_event_sources")).json()
 
     endpoints = sources["0"].pop("endpoint"), sources["0"].pop("replay_endpoint")
@@ -111,5 +111,5 @@ async def test_the_sources_of_events() -> None:
 
 async def test_there_may_be_no_replay() -> None:
     options = SimulatorOptions(port=0, kv_events=EventOptions())
-    async with serving(options) as url, httpx.AsyncClient(base_url=url, verify=False) as worker:
+    async with serving(options) as url, httpx.AsyncClient(base_url=url, timeout=60, verify=False) as worker:
         assert None is (await worker.get("/kv_event_sources")).json()["0"]["replay_endpoint"]

@@ -66,7 +66,7 @@ class Reloads:
         return Reloaded("applied")
 
     async def until(self, count: int) -> list[int | None]:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(self.ports) < count:
                 await asyncio.sleep(0.002)
         return self.ports

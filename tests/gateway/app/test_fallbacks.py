@@ -54,7 +54,7 @@ class Stage:
 
 @pytest.fixture
 async def stage() -> AsyncIterator[Stage]:
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
         yield Stage(client)
 
 

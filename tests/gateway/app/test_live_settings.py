@@ -73,7 +73,7 @@ class Stage:
 
     async def found(self, count: int) -> None:
         """Wait until settings were taken so often."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while len(self.taken) < count:
                 await asyncio.sleep(0)
 
@@ -308,7 +308,7 @@ async def test_several_sources_of_one_model_are_one_set() -> None:
         for kind, ids in (("dns", ["c"]), ("workers_file", [])):
             sources[kind].find(*ids)
             count = len(taken)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while len(taken) == count:
                     await asyncio.sleep(0)
         running.cancel()

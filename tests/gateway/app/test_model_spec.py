@@ -8,7 +8,7 @@ from gateway.app.mapping.models import serving_plan
 from gateway.app.model_spec import ModelSpec
 from tests.gateway.settings.examples import parsed, with_model, with_workers
 
-FACTORY = FallbackFactory(httpx.AsyncClient(verify=False))
+FACTORY = FallbackFactory(httpx.AsyncClient(timeout=60, verify=False))
 
 
 def spec_of(text: str) -> ModelSpec:

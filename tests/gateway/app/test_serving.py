@@ -12,7 +12,15 @@ from gateway.app.serving import serve
 from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.listener import ServerError, bind
 from gateway.settings import Settings
-from tests.gateway.server.harness import connected, create_app, free_port, served_elsewhere, settings, while_served
+from tests.gateway.server.harness import (
+    answer_to,
+    connected,
+    create_app,
+    free_port,
+    served_elsewhere,
+    settings,
+    while_served,
+)
 
 pytestmark = pytest.mark.e2e
 
@@ -23,7 +31,7 @@ def test_it_says_once_that_it_is_ready_and_ends_cleanly(stop: str, capfd: pytest
     port = free_port()
 
     def client(url: str) -> list[str]:
-        return [httpx.get(url).text, httpx.get(f"{url}/{stop}").text]
+        return [httpx.get(url, timeout=60).text, httpx.get(f"{url}/{stop}", timeout=60).text]
 
     answers = while_served(client, settings(port=port))
 
@@ -37,13 +45,13 @@ def test_a_request_that_does_not_end_is_cut_after_the_grace(capfd: pytest.Captur
 
     def client(url: str) -> tuple[float, str]:
         before = time.monotonic()
-        answer = httpx.get(f"{url}/hangs", timeout=20).text
+        answer = httpx.get(f"{url}/hangs", timeout=60).text
         return time.monotonic() - before, answer
 
     took_s, answer = while_served(client, settings(port=port, shutdown_grace_s=1))
 
     assert "cut" == answer
-    assert 0.9 < took_s < 15
+    assert 0.9 < took_s < 25
     assert f"ready: http://127.0.0.1:{port}\nsettled\nlifespan ended\n" == capfd.readouterr().out
 
 
@@ -51,12 +59,12 @@ def test_requests_are_taken_for_a_while_after_sigterm() -> None:
     """On new connections too, and notified of the stop at once; each answer is the last on its connection."""
 
     def client(url: str) -> list[tuple[str, bool]]:
-        with httpx.Client(timeout=20) as http:
+        with httpx.Client(timeout=60) as http:
             answers = [http.get(f"{url}/{path}") for path in ("stopping", "SIGTERM", "stopping", "stopping")]
         os.kill(os.getpid(), signal.SIGINT)
         return [(answer.text, answer.headers.get("connection") == "close") for answer in answers]
 
-    answers = while_served(client, settings(port=free_port(), stop_delay_s=60))
+    answers = while_served(client, settings(port=free_port(), stop_delay_s=600))
 
     assert [("no", False), ("ok", True), ("yes", True), ("yes", True)] == answers
 
@@ -77,9 +85,9 @@ def test_who_has_connected_before_the_end_is_answered() -> None:
 
     def client(url: str) -> str:
         with ThreadPoolExecutor(1) as thread:
-            busy = thread.submit(httpx.get, f"{url}/busy", timeout=20)
+            busy = thread.submit(httpx.get, f"{url}/busy", timeout=60)
             time.sleep(0.3)
-            answer = httpx.get(url, timeout=20).text
+            answer = httpx.get(url, timeout=60).text
             return busy.result().text + answer
 
     assert "okok" == while_served(client, settings(port=free_port()))
@@ -95,7 +103,7 @@ def test_sigint_after_another_signal_waits_for_nothing(
         before = time.monotonic()
         with ThreadPoolExecutor(1) as thread:
             hanging = thread.submit(hang, url)
-            while httpx.get(f"{url}/running").text != "1":
+            while httpx.get(f"{url}/running", timeout=60).text != "1":
                 time.sleep(0.01)
             os.kill(os.getpid(), signal.Signals[signals[0]])
             until_stopping(url)  # two signals of one kind might be seen as one
@@ -105,24 +113,24 @@ def test_sigint_after_another_signal_waits_for_nothing(
 
     def hang(url: str) -> None:
         with suppress(httpx.HTTPError):
-            httpx.get(f"{url}/waits", timeout=50)
+            httpx.get(f"{url}/waits", timeout=60)
 
-    given = settings(port=free_port(), stop_delay_s=40, shutdown_grace_s=40)
+    given = settings(port=free_port(), stop_delay_s=400, shutdown_grace_s=400)
 
-    assert while_served(client, given) < 30
+    assert while_served(client, given) < 100
     assert capfd.readouterr().out.endswith("\nsettled\nlifespan ended\n")
 
 
 def until_stopping(url: str) -> None:
     """It says so, or lets no one in any more."""
     with suppress(httpx.HTTPError):
-        while httpx.get(f"{url}/stopping", timeout=20).text != "yes":
+        while httpx.get(f"{url}/stopping", timeout=60).text != "yes":
             time.sleep(0.01)
 
 
 def until_refused(url: str) -> None:
     """No one listens there any more."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         try:
             connected(url).close()
@@ -140,7 +148,7 @@ def test_more_clients_than_files_are_not_promised(caplog: pytest.LogCaptureFixtu
     given = settings(port=free_port(), max_connections=limit)
 
     def client(url: str) -> str:
-        return httpx.get(f"{url}/SIGTERM").text
+        return httpx.get(f"{url}/SIGTERM", timeout=60).text
 
     assert "ok" == while_served(client, given)
     assert f"can open at most {limit} files (ulimit -Hn)" in caplog.text
@@ -156,7 +164,8 @@ def test_gateways_of_one_machine_may_share_a_port() -> None:
     ):
         assert f"http://127.0.0.1:{port}" == first == second
 
-        pids = {httpx.get(f"{first}/pid").text for _ in range(200)}
+        # A connection of its own for each, without the certificates that a client of httpx loads.
+        pids = {answer_to(first, b"GET /pid HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n")[-8:] for _ in range(200)}
 
     assert 2 == len(pids)
 
@@ -209,10 +218,10 @@ def test_probes_are_answered_on_a_port_of_their_own_until_the_last_request_has_e
     probes = f"http://127.0.0.1:{probes_port}/stopping"
 
     def client(url: str) -> list[str]:
-        before = httpx.get(probes).text
+        before = httpx.get(probes, timeout=60).text
         with ThreadPoolExecutor(1) as thread:
-            running = thread.submit(httpx.get, f"{url}/SIGTERM")
-            while (after := httpx.get(probes).text) == "no" and not running.done():
+            running = thread.submit(httpx.get, f"{url}/SIGTERM", timeout=60)
+            while (after := httpx.get(probes, timeout=60).text) == "no" and not running.done():
                 time.sleep(0.001)
             return [before, after, running.result().text]
 
@@ -220,7 +229,7 @@ def test_probes_are_answered_on_a_port_of_their_own_until_the_last_request_has_e
 
     assert ["no", "yes", "ok"] == while_served(client, given, create_app=Probed)
     with pytest.raises(httpx.ConnectError):
-        httpx.get(probes)
+        httpx.get(probes, timeout=60)
 
 
 def test_an_application_without_probes_has_no_use_for_their_port() -> None:

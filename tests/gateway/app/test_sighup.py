@@ -21,7 +21,7 @@ def test_each_sighup_is_handled(new_loop: Callable[[], asyncio.AbstractEventLoop
         with on_sighup(lambda: threads.append(threading.current_thread())):
             for count in (1, 2):
                 os.kill(os.getpid(), signal.SIGHUP)
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(60):
                     while len(threads) < count:
                         await asyncio.sleep(0.001)
 

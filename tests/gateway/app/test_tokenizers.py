@@ -37,7 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 async def tokenizers() -> AsyncIterator[Tokenizers]:
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
         with ThreadPoolExecutor(1) as executor:
             yield Tokenizers(executor=executor, client=client, clock=Clock())
 

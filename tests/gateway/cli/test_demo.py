@@ -77,11 +77,11 @@ def test_it_is_ready_with_its_workers_and_stops_them_all(manner: str, stop: sign
     with started(manner) as process:
         lines = until_ready(process.stdout)
         workers = workers_in("".join(lines))
-        assert list(workers) == httpx.get(lines[-1].removeprefix("ready: ").strip()).json()
+        assert list(workers) == httpx.get(lines[-1].removeprefix("ready: ").strip(), timeout=60).json()
         assert 2 == len(workers)
         assert all(runs(pid) for pid in workers.values())
         process.send_signal(stop)
-        out, err = process.communicate(timeout=30)
+        out, err = process.communicate(timeout=120)
 
     assert (0, "", "") == (process.returncode, out, err)
     assert 1 == sum(line.startswith("ready: ") for line in lines)

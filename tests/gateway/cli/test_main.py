@@ -138,7 +138,7 @@ class TestSimulate:
             assert process.stdin is not None
             assert process.stdout is not None
             url = process.stdout.readline().removeprefix("ready: ").strip()
-            assert "mini" == httpx.get(f"{url}/v1/models").json()["data"][0]["id"]
+            assert "mini" == httpx.get(f"{url}/v1/models", timeout=60).json()["data"][0]["id"]
 
             process.stdin.close()
 
@@ -211,9 +211,9 @@ class TestSimulate:
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             url = process.stdout.readline().removeprefix("ready: ").strip()
-            source = httpx.get(f"{url}/kv_event_sources").json()["0"]
-            httpx.post(f"{url}/v1/completions", json={"model": "poet", "prompt": [1] * 17, "max_tokens": 1})
-            rendered = httpx.post(f"{url}/v1/completions/render", json={"prompt": "a"}).json()
+            source = httpx.get(f"{url}/kv_event_sources", timeout=60).json()["0"]
+            httpx.post(f"{url}/v1/completions", json={"model": "poet", "prompt": [1] * 17, "max_tokens": 1}, timeout=60)
+            rendered = httpx.post(f"{url}/v1/completions/render", json={"prompt": "a"}, timeout=60).json()
             (_, sequence, payload), _ = asyncio.run(asked_until(source["replay_endpoint"], 2))
             process.kill()
 
@@ -242,7 +242,7 @@ class TestSimulate:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             assert process.stdout is not None
             url = process.stdout.readline().removeprefix("ready: ").strip()
-            assert 200 == httpx.get(f"{url}/ready").status_code
+            assert 200 == httpx.get(f"{url}/ready", timeout=60).status_code
             process.kill()
 
 

@@ -194,7 +194,7 @@ async def listened(site: Consoled, cookie: str | None, *, events: int) -> tuple[
         "scheme": "http", "path": "/console", "raw_path": b"/console", "root_path": "", "query_string": b"",
         "headers": headers, "client": ("127.0.0.1", 1), "server": ("127.0.0.1", 8080), "state": {},
     }  # fmt: skip
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         await site.app(scope, receive, send)
     return messages[0]["status"], [message["body"] for message in messages[1:] if message.get("body")]
 

@@ -222,7 +222,7 @@ async def test_who_comes_as_another_leaves_can_have_its_place() -> None:
     scene.dispatch_queue._waiting[id(first)].cancel()
     scene.dispatcher.open = 2
     scene.dispatcher.most_at_once = 1
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         dispatch = await newcomer
 
     assert dispatch.booking is not None
@@ -253,7 +253,7 @@ async def test_it_looks_again_when_the_dispatcher_says_so() -> None:
         task = await scene.waiting(tasks, a_request())
         scene.dispatcher.open = 1
         scene.dispatcher.poll_at = None
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             dispatch = await task
 
     assert dispatch.booking is not None

@@ -95,7 +95,7 @@ async def test_a_worker_that_drains_while_it_loads_is_skipped() -> None:
     async with adapted(a, b) as (model, fleet):
         trial = Trial(model)
         running_trial = asyncio.ensure_future(trial.run())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not a.calls:
                 await asyncio.sleep(0)
         fleet.set_draining(WorkerId("a"), draining=True)

@@ -57,7 +57,7 @@ async def sweeping(keep_alive: KeepAlive) -> AsyncIterator[None]:
 
 
 async def until(caller: Listener, comments: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while caller.comments < comments:
             await asyncio.sleep(0.001)
 
@@ -150,7 +150,7 @@ async def test_the_end_cancels_a_waiting_comment() -> None:
     downstream = caller.downstream()
     keep_alive.begin(downstream)
     async with sweeping(keep_alive):
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await caller.waits.wait()
         keep_alive.end(downstream)
         caller.read_on()

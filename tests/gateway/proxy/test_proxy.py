@@ -693,7 +693,7 @@ class Delays(Fake):
 
 
 async def until_commented(caller: Caller, count: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while caller.messages[1:] == [] or caller.body.count(COMMENT) < count:
             await asyncio.sleep(0.001)
 
@@ -707,7 +707,7 @@ async def test_comments_fill_the_silence_of_a_worker() -> None:
         await until_commented(caller, 1)
         worker.release()
         worker.release()
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while HELLO not in caller.body:
                 await asyncio.sleep(0.001)
         before = caller.body
@@ -868,7 +868,7 @@ async def test_a_stopping_server_answers_queued_requests() -> None:
     stage = Stage(a_model(Answers(), dispatcher=dispatcher))
     caller = Caller(CHAT)
     async with stage.serving(caller) as task:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not dispatcher.held:
                 await asyncio.sleep(0)
         task.cancel()

@@ -126,7 +126,7 @@ def served_elsewhere(**server: Any) -> Iterator[str]:
 
 def connected(url: str) -> socket.socket:
     host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def answer_to(url: str, request: bytes) -> bytes:

@@ -62,7 +62,7 @@ async def ask(url: str) -> httpx.Response:
 async def until_refused(url: str) -> None:
     """Wait until the port is closed. A connection accepted just before may still be answered."""
     host, port = url.removeprefix("http://").split(":")
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while True:
             try:
                 _, writer = await asyncio.open_connection(host, int(port))
@@ -89,14 +89,18 @@ def test_the_admin_routes_are_up_before_the_gateway_is_ready(capfd: pytest.Captu
     admin_url = f"http://127.0.0.1:{admin_port}"
 
     def client(url: str) -> list[str]:
-        return [httpx.get(admin_url).text, httpx.get(url).text, httpx.get(f"{url}/SIGTERM").text]
+        return [
+            httpx.get(admin_url, timeout=60).text,
+            httpx.get(url, timeout=60).text,
+            httpx.get(f"{url}/SIGTERM", timeout=60).text,
+        ]
 
     answers = while_served(client, settings(admin_port, port=port), create_app=TwoSided)
 
     assert ["admin", "ok", "ok"] == answers
     assert (f"admin: {admin_url}\nready: http://127.0.0.1:{port}\nlifespan ended\n", "") == capfd.readouterr()
     with pytest.raises(httpx.ConnectError):
-        httpx.get(admin_url)
+        httpx.get(admin_url, timeout=60)
 
 
 def test_a_port_of_0_is_announced() -> None:
@@ -148,7 +152,7 @@ class TestTheEnd:
             await until_refused(url)
             may_end.set()
 
-        async with asyncio.TaskGroup() as tasks, served(pausing(asked, may_end), grace_s=60) as url:
+        async with asyncio.TaskGroup() as tasks, served(pausing(asked, may_end), grace_s=600) as url:
             request = tasks.create_task(ask(url))
             await asked.wait()
             tasks.create_task(end_when_refused(url))
@@ -170,8 +174,8 @@ class TestTheEnd:
 
     async def test_an_idle_connection_does_not_delay_it(self) -> None:
         """It is closed."""
-        async with httpx.AsyncClient() as client:
-            async with asyncio.timeout(30), served(answering("admin"), grace_s=60) as url:
+        async with httpx.AsyncClient(timeout=60) as client:
+            async with asyncio.timeout(60), served(answering("admin"), grace_s=600) as url:
                 assert "admin" == (await client.get(url)).text
             with pytest.raises(httpx.ConnectError):
                 await client.get(url)

@@ -598,7 +598,7 @@ async def test_after_a_stop_no_task_rests() -> None:
     peer.connection.shutdown()
     app.leave.release()
 
-    done, pending = await asyncio.wait(peer.shared.tasks, timeout=10)
+    done, pending = await asyncio.wait(peer.shared.tasks, timeout=60)
 
     assert (1, 0, True) == (len(done), len(pending), peer.is_open)
 

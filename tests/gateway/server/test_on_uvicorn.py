@@ -23,8 +23,8 @@ def limited() -> Iterator[str]:
 
 def test_it_serves_what_is_within_the_limits(limited: str) -> None:
     """A large head, and a body that is larger than a head may be."""
-    assert 200 == httpx.get(limited, headers={"x-filler": "a" * 7800}).status_code
-    assert "a" * 100_000 == httpx.post(f"{limited}/echo", content=b"a" * 100_000).text
+    assert 200 == httpx.get(limited, headers={"x-filler": "a" * 7800}, timeout=60).status_code
+    assert "a" * 100_000 == httpx.post(f"{limited}/echo", content=b"a" * 100_000, timeout=60).text
 
 
 def test_a_head_above_the_limit_is_answered_431(limited: str) -> None:
@@ -58,7 +58,7 @@ def test_a_body_that_stops_is_cut(limited: str) -> None:
 
 def test_one_connection_too_many_is_answered_503(limited: str) -> None:
     """max_connections; the others go on."""
-    with httpx.Client() as a, httpx.Client() as b, httpx.Client() as c:
+    with httpx.Client(timeout=60) as a, httpx.Client(timeout=60) as b, httpx.Client(timeout=60) as c:
         assert [200, 200, 200] == [client.get(limited).status_code for client in (a, b, c)]
         head, body = answer_to(limited, b"").split(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503 Service Unavailable\r\n")

@@ -41,7 +41,7 @@ async def test_what_the_gateway_knows_of_its_worker(tmp_path: Path) -> None:
         }
         groups = {"models": [model], "admin": KEYS, "teams": [{"name": "blue"}], "health": {"interval_s": 0.1}}
         gateway = create_app(build({**groups, "store": {"url": f"sqlite:///{tmp_path}/w.db"}}, {}))
-        async with running(gateway), asyncio.timeout(30):
+        async with running(gateway), asyncio.timeout(60):
             while (facts := await facts_of(gateway))["models"][0]["workers"][0]["check"] is None:
                 await asyncio.sleep(0.05)
     (worker,) = facts["models"][0]["workers"]

@@ -144,7 +144,7 @@ async def test_a_connection_given_back_before_its_end_is_cut() -> None:
         pool.give_back(connection)
 
         assert (0, 0, 0) == counts(pool)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await peer.left.wait()
 
 
@@ -163,7 +163,7 @@ async def test_an_idle_connection_that_the_worker_closes_is_forgotten() -> None:
         pool.give_back(connection)
         assert (1, 1, 0) == counts(pool)
         is_kept.set()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while counts(pool) != (0, 0, 0):
                 await asyncio.sleep(0.002)
 

@@ -89,7 +89,7 @@ async def fill(stores: Stores) -> None:
         await stores.teams.write(change, AUDIT)
     assert isinstance(await stores.quota.reserve("blue", "r-1", [BUDGET], an_entry), Granted)
     stores.quota.settle("blue", "r-1", [BUDGET], partial(an_entry, team="blue", user="ann"))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not (await stores.usage.records(RecordQuery(period=NOVEMBER))).items:
             await asyncio.sleep(0.01)
 

@@ -71,7 +71,7 @@ def beside_a_gateway(terminal: Terminal, act: Callable[[str], list[Printed]]) ->
     def client(url: str) -> list[Printed]:
         printed = act(f"http://127.0.0.1:{port}")
         with suppress(httpx.HTTPError):
-            httpx.get(f"{url}/SIGTERM")
+            httpx.get(f"{url}/SIGTERM", timeout=60)
         return printed
 
     return harness.while_served(client, given, create_app=Gateway)

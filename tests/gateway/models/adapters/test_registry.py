@@ -295,7 +295,7 @@ async def test_who_has_nowhere_else_to_go_waits_for_room() -> None:
         with pytest.raises(AdapterMissing, match="all are in use"):
             await first
         subjects["one"].fleet.bookings.release(bookings["one"], ANSWERED, 1.0)
-        await asyncio.wait_for(stays, 10)
+        await asyncio.wait_for(stays, 60)
 
     assert ["two", "three"] == a.adapters
 
@@ -312,7 +312,7 @@ async def test_no_one_waits_for_room_for_ever() -> None:
     book(one.fleet, a_request("x"), 0.0)
     async with running(adapter_registry):
         with pytest.raises(AdapterMissing, match="all are in use"):
-            await asyncio.wait_for(adapter_registry.bring(two, a, waits=True), 10)
+            await asyncio.wait_for(adapter_registry.bring(two, a, waits=True), 60)
 
 
 async def test_what_no_one_could_load_again_stays() -> None:

@@ -150,7 +150,7 @@ async def test_it_is_written_behind_the_requests() -> None:
     owners = ResponseOwners(store)
     running = asyncio.ensure_future(owners.run())
     owners.remember("resp_1", OF_BLUE)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not store.kept:
             await asyncio.sleep(0)
     running.cancel()

@@ -36,7 +36,7 @@ def pool() -> Iterator[ThreadPoolExecutor]:
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
         yield client
 
 

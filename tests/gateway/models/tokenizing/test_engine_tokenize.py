@@ -25,7 +25,7 @@ WHOLE_TOOL = {"type": "function", "function": {"name": "f", "description": None,
 
 @pytest.fixture
 async def client() -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
         yield client
 
 

@@ -48,7 +48,7 @@ async def test_everything_lies_in_one_slot_and_never_expires(link: RedisLink, re
 async def test_a_change_whose_message_was_lost_is_seen(link: RedisLink, redis_server: RedisServer) -> None:
     """The revision shows it, for example after the listener lost its connection."""
     store = RedisTeamStore(link, poll_s=0.02)
-    async with aclosing(store.changes()) as changes, asyncio.timeout(10):
+    async with aclosing(store.changes()) as changes, asyncio.timeout(60):
         await anext(changes)
         with redis_server.client() as client:
             client.hset(TEAMS, "blue", '{"name":"blue"}')
@@ -61,7 +61,7 @@ async def test_a_change_whose_message_was_lost_is_seen(link: RedisLink, redis_se
 async def test_a_message_is_not_waited_for_in_vain(link: RedisLink, redis_server: RedisServer) -> None:
     """A message wakes the listener, which would otherwise look once an hour."""
     store, other = RedisTeamStore(link, poll_s=3600.0), redis_link(redis_server.url, timeout_s=PATIENCE_S)
-    async with aclosing(store.changes()) as changes, asyncio.timeout(10):
+    async with aclosing(store.changes()) as changes, asyncio.timeout(60):
         await anext(changes)
         waiting = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0.05)
@@ -177,7 +177,7 @@ async def test_a_loss_is_seen_where_no_team_was_ever_made(link: RedisLink, redis
     """There is no revision before and after, but the identity shows it."""
     store = RedisTeamStore(link, poll_s=0.02)
     await store.initialize(None)
-    async with aclosing(store.changes()) as changes, asyncio.timeout(10):
+    async with aclosing(store.changes()) as changes, asyncio.timeout(60):
         await anext(changes)
         with redis_server.client() as client:
             client.flushall()
@@ -202,7 +202,7 @@ async def test_an_unavailable_redis_fails_all_calls(link: RedisLink, redis_serve
 
 async def test_a_listener_fails_when_redis_is_unavailable(link: RedisLink, redis_server: RedisServer) -> None:
     store = RedisTeamStore(link, poll_s=0.02)
-    async with aclosing(store.changes()) as changes, asyncio.timeout(10):
+    async with aclosing(store.changes()) as changes, asyncio.timeout(60):
         await anext(changes)
         redis_server.kill()
         with pytest.raises(StoreUnavailable):
@@ -215,7 +215,7 @@ async def test_listeners_leave_no_connection_behind(link: RedisLink, redis_serve
         async with aclosing(store.changes()) as changes:
             await anext(changes)
     with redis_server.client() as client:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while client.pubsub_channels():
                 await asyncio.sleep(0.005)
 
@@ -227,7 +227,7 @@ async def test_it_works_in_a_cluster(redis_servers: RedisServers) -> None:
     links = [redis_link(f"{server.tcp_url}?cluster=true", timeout_s=PATIENCE_S) for _ in range(2)]
     writer, reader = (RedisTeamStore(link) for link in links)
     assert await writer.initialize(None) == await reader.identify(None)
-    async with aclosing(reader.changes()) as changes, asyncio.timeout(10):
+    async with aclosing(reader.changes()) as changes, asyncio.timeout(60):
         for change in (PutTeam(BLUE), PutKey(CI)):
             await anext(changes)
             written = await writer.write(change, AUDIT)

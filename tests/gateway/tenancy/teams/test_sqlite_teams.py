@@ -39,7 +39,7 @@ async def test_it_works_in_memory() -> None:
 async def test_its_own_writes_are_reported_at_once(file: SqliteFile) -> None:
     """The listener does not have to look, which it would do once an hour."""
     store = SqliteTeamStore(file, poll_s=3600.0)
-    async with aclosing(store.changes()) as changes, asyncio.timeout(10):
+    async with aclosing(store.changes()) as changes, asyncio.timeout(60):
         await anext(changes)
         waiting = asyncio.ensure_future(anext(changes))
         await asyncio.sleep(0)
@@ -50,7 +50,7 @@ async def test_its_own_writes_are_reported_at_once(file: SqliteFile) -> None:
 async def test_changes_by_other_means_are_seen(file: SqliteFile, tmp_path: Path) -> None:
     """The listener compares the revision and needs no message."""
     store = SqliteTeamStore(file, poll_s=0.01)
-    async with aclosing(store.changes()) as changes, asyncio.timeout(10):
+    async with aclosing(store.changes()) as changes, asyncio.timeout(60):
         await anext(changes)
         with closing(sqlite3.connect(tmp_path / "warmgate.db", isolation_level=None)) as other:
             other.execute("INSERT INTO directory_teams VALUES ('blue', ?)", (b'{"name":"blue"}',))

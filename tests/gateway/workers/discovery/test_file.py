@@ -64,7 +64,7 @@ async def test_what_cannot_be_taken_is_reported_and_passed_over(path: Path, text
     async with watching(path, refused) as sets:
         await next_of(sets)
         write(path, text)
-        async with asyncio.timeout(30), asyncio.TaskGroup() as tasks:
+        async with asyncio.timeout(60), asyncio.TaskGroup() as tasks:
             waiting = tasks.create_task(next_of(sets))
             while not refused:
                 await asyncio.sleep(0.002)

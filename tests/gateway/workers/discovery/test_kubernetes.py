@@ -44,18 +44,18 @@ class Stage:
         return reported(await self.next())
 
     async def next(self) -> Workers:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             return await self.sets.get()
 
     async def watched(self) -> None:
         """Wait until the API server is watched: what happens from now on is notified by that."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not self.api.watchers:
                 await asyncio.sleep(0.002)
 
     async def lists(self, count: int) -> None:
         """Wait until everything was listed so often."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while self.api.count(watches=False) < count:
                 await asyncio.sleep(0.002)
 
@@ -208,7 +208,7 @@ async def test_an_api_server_that_is_away_takes_no_one_away(caplog: pytest.LogCa
         await there.found()
         await there.api.go_away()
         waiting = asyncio.ensure_future(there.found())
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while "fault" not in there.source_status:
                 await asyncio.sleep(0.005)
         there.api.faults.refused = [(500, None), (429, None)]

@@ -29,7 +29,7 @@ async def site(client: httpx.AsyncClient, url: str) -> tuple[list[str], list[Eve
 async def test_each_is_known_by_what_it_was_asked() -> None:
     """Also if somebody else asks meanwhile; a stream where no one publishes is no one's."""
     nowhere = EventsSpec(endpoint="tcp://127.0.0.1:1")
-    async with serving(OPTIONS) as url, httpx.AsyncClient(verify=False) as client:
+    async with serving(OPTIONS) as url, httpx.AsyncClient(timeout=60, verify=False) as client:
         ids, streams = await site(client, url)
         pairing = Pairing(client, rng=random.Random(1), settle_s=1.0)
         await client.post(f"{url}/v1/completions", json={"model": "tiny", "prompt": [7] * 64, "max_tokens": 1})
@@ -42,7 +42,7 @@ async def test_each_is_known_by_what_it_was_asked() -> None:
 @pytest.mark.e2e
 async def test_whose_stream_reports_nothing_is_not_found(model: str) -> None:
     """The frontend does not know the model, or the stream is not among those that were named."""
-    async with serving(OPTIONS) as url, httpx.AsyncClient(verify=False) as client:
+    async with serving(OPTIONS) as url, httpx.AsyncClient(timeout=60, verify=False) as client:
         ids, streams = await site(client, url)
         named = streams[:1] if model == "tiny" else streams
         found = await Pairing(client, rng=random.Random(1), settle_s=1.0, heard_s=0.2).owners(
@@ -53,7 +53,7 @@ async def test_whose_stream_reports_nothing_is_not_found(model: str) -> None:
 
 
 async def test_a_frontend_that_does_not_answer_is_no_fault() -> None:
-    async with httpx.AsyncClient(verify=False) as client:
+    async with httpx.AsyncClient(timeout=60, verify=False) as client:
         streams = [EventsSpec(endpoint=f"tcp://{host}:1") for host in ("127.0.0.1", "*")]
         pairing = Pairing(client, rng=random.Random(1), settle_s=0.0, heard_s=0.0)
 

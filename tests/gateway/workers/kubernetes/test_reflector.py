@@ -91,7 +91,7 @@ class Stage:
     async def snapshots(self, count: int) -> list[str]:
         """The next *count*, as ``origin:letters``."""
         seen = []
-        async with asyncio.timeout(30), aclosing(self.reflector.snapshots()) as snapshots:
+        async with asyncio.timeout(60), aclosing(self.reflector.snapshots()) as snapshots:
             async for snapshot in snapshots:
                 letters = "".join(each.metadata.name for each in snapshot.objects)
                 seen.append(f"{snapshot.origin}:{letters}")
@@ -163,7 +163,7 @@ async def test_anyone_who_doubts_a_watch_gets_a_list() -> None:
         KubernetesError("away"),
     )
     seen = []
-    async with asyncio.timeout(30), aclosing(stage.reflector.snapshots()) as snapshots:
+    async with asyncio.timeout(60), aclosing(stage.reflector.snapshots()) as snapshots:
         async for snapshot in snapshots:
             seen.append((snapshot.origin, len(snapshot.objects)))
             if snapshot.origin == "watch":

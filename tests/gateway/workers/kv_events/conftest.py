@@ -17,5 +17,5 @@ async def context() -> AsyncIterator[zmq.asyncio.Context]:
     """One of our own, and at the end no socket of it is open: else it would not end."""
     context = zmq.asyncio.Context()
     yield context
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await asyncio.to_thread(context.term)

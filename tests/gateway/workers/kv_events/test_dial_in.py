@@ -63,7 +63,7 @@ async def dialled(context: zmq.asyncio.Context) -> AsyncIterator[tuple[DialIn, s
 
 async def say(engine: EventPublisher, payload: bytes, *hearers: Hears) -> None:
     """Until all have heard it: a subscription takes a moment to be in force."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not all(payload in hears.payloads for hears in hearers):
             await engine.publish(payload)
             await asyncio.sleep(0.01)

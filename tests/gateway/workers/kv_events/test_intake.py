@@ -130,7 +130,7 @@ async def test_who_dials_is_known_by_its_name(client: WorkerClient, context: zmq
     ):
         subscriber = intake.subscribe(EventSource(None), feed, worker="w1", url="http://10.0.0.5:8000")
         running = tasks.create_task(subscriber.run())
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not subscriber.counters.batches:  # what is published before it is connected is lost
                 await other.publish(batch(stored(2)))
                 await engine.publish(batch(stored(1)))

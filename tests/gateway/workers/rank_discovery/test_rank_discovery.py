@@ -132,7 +132,7 @@ async def test_while_it_runs_who_is_new_is_asked() -> None:
     stage = Stage(Reports(d=instances("7")))
     running = asyncio.ensure_future(stage.rank_discovery.run())
     stage.take(listing({"id": "d", "dynamo": {}}))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while stage.in_force != ["d#7"]:
             await asyncio.sleep(0.01)
     running.cancel()
@@ -155,7 +155,7 @@ async def test_what_one_question_brings_about_ends_nothing(caplog: pytest.LogCap
     stage = Stage(Fails())
     stage.take(listing({"id": "d", "dynamo": {}}))
     running = asyncio.ensure_future(stage.rank_discovery.run())
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while stage.in_force != ["d#7"]:
             await asyncio.sleep(0.01)
     running.cancel()
