@@ -70,7 +70,7 @@ TEAM_PATHS: Final = frozenset(
         *("/admin/v1/teams", "/admin/v1/teams/{name}", "/admin/v1/teams/{name}/limits"),
         *("/admin/v1/keys", "/admin/v1/keys/{key_id}"),
         *("/admin/v1/usage", "/admin/v1/usage/users", "/admin/v1/usage/records", "/admin/v1/usage/export"),
-        *("/admin/v1/requests", "/admin/v1/requests/{request_id}"),
+        *("/admin/v1/requests", "/admin/v1/requests/{request_id}", "/admin/v1/savings"),
     }
 )
 """Paths of the routes that show an admin key with a team only the data of that team.

@@ -36,6 +36,8 @@ def seconds(value: float | None) -> str:
     """Return a duration, e.g. 0.4 ms, 120 ms, 1.5 s, 4 min, 2.5 h or 7.4 days."""
     if value is None:
         return MISSING
+    if value < 0:
+        return f"-{seconds(-value)}"
     if value == 0:
         return "0 s"
     for limit, unit_s, form in _DURATIONS:
@@ -60,6 +62,8 @@ def usd(value: float | None) -> str:
     """Return an amount in US dollars. Small amounts have more digits."""
     if value is None:
         return MISSING
+    if value < 0:
+        return f"-{usd(-value)}"
     if value and abs(value) < 0.01:
         return f"${value:.5f}"
     return f"${value:,.2f}"

@@ -32,6 +32,10 @@ LIMITS: Final = (
     LimitField("tokens_per_day", "Tokens per day"),
     LimitField("usd_per_day", "US dollars per day", usd),
     LimitField("usd_per_month", "US dollars per month", usd),
+    LimitField("soft_tokens_per_day", "Warn above tokens per day"),
+    LimitField("soft_tokens_per_month", "Warn above tokens per month"),
+    LimitField("soft_usd_per_day", "Warn above US dollars per day", usd),
+    LimitField("soft_usd_per_month", "Warn above US dollars per month", usd),
 )
 LABELS: Final = {each.name: each for each in LIMITS}
 

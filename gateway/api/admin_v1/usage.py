@@ -15,7 +15,7 @@ from gateway.api.admin_v1.entities import unknown_key, unknown_team
 from gateway.api.admin_v1.paging import After, Listed, listing
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
 from gateway.protocol.errors import InvalidField
-from gateway.tenancy.ledger.export import records_csv, records_jsonl
+from gateway.tenancy.ledger.export import records_csv, records_jsonl, sums_csv
 from gateway.tenancy.ledger.record import Outcome
 from gateway.tenancy.ledger.usage_store import Dimension, Filter, Period, RecordQuery, SumQuery, UsageSum
 
@@ -96,6 +96,7 @@ class SumsQuery(Filters):
     group_by: Annotated[list[Dimension], BeforeValidator(_split)] = Field(
         default=[], description="dimensions to group by; separate several with commas"
     )
+    format: Literal["json", "csv"] = Field(default="json", description="format of the answer; csv is for spreadsheets")
 
 
 class RecordsQuery(Filters):
@@ -178,7 +179,12 @@ class RecordResponse(BaseModel):
     duration_ms: float
 
 
-@router.get("", summary="Return usage sums of a month or a range of days", response_model=UsageResponse)
+@router.get(
+    "",
+    summary="Return usage sums of a month or a range of days",
+    response_model=UsageResponse,
+    responses={200: {"content": {MEDIA["csv"]: {"schema": {"type": "string"}}}}},
+)
 async def read_usage(who: Who, parts: PartsOfApp, asked: Annotated[SumsQuery, Query()]) -> Response:
     asked = asked.within(who)
     period = asked.period(_today(parts))
@@ -186,6 +192,8 @@ async def read_usage(who: Who, parts: PartsOfApp, asked: Annotated[SumsQuery, Qu
     by: tuple[Dimension, ...] = tuple(dict.fromkeys(asked.group_by))
     (total,) = await parts.usage.sums(SumQuery(period=period, of=asked.filter()))
     groups = await parts.usage.sums(SumQuery(period=period, of=asked.filter(), by=by)) if by else [total]
+    if asked.format == "csv":
+        return Response(sums_csv(groups, by), media_type=MEDIA["csv"], headers=_attachment(period, "csv"))
     return JSONResponse(
         {
             "object": "usage",
@@ -234,12 +242,17 @@ async def export(who: Who, parts: PartsOfApp, asked: Annotated[Export, Query()])
     query = asked.query(_today(parts))
     await _check(parts, who, query.of, query.period)
     pieces = (records_csv if asked.format == "csv" else records_jsonl)(parts.usage, query)
-    name = f"usage-{query.period.first_day}-{query.period.last_day}.{asked.format}"
     return StreamingResponse(
         await _begun(pieces),
         media_type=MEDIA[asked.format],
-        headers={"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"},
+        headers=_attachment(query.period, asked.format),
     )
+
+
+def _attachment(period: Period, ending: str) -> dict[str, str]:
+    """Return the headers of a file with usage, which no cache may keep."""
+    name = f"usage-{period.first_day}-{period.last_day}.{ending}"
+    return {"content-disposition": f'attachment; filename="{name}"', "cache-control": "no-store"}
 
 
 async def _check(parts: Parts, who: AdminKey, of: Filter, period: Period) -> None:

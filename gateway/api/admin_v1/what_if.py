@@ -9,7 +9,7 @@ from fastapi import APIRouter, Depends
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from gateway.api.admin_access import needs
+from gateway.api.admin_access import Who, needs
 from gateway.api.admin_v1.bodies import RequestBody, Seconds
 from gateway.api.admin_v1.json_body import body, takes
 from gateway.api.admin_v1.paging import Listed, listing
@@ -124,6 +124,8 @@ class SavingsResponse:
     begins_at: float | None
     """Unix time of the first request, or null if no replay of recorded requests has completed."""
     duration_s: float
+    requests: int
+    """Number of replayed requests of these teams."""
     teams: list[Saved]
 
 
@@ -212,18 +214,19 @@ async def show_one(what_if: WhatIfOfApp, replay_id: str) -> Response:
 @router.get(
     "/savings",
     summary="Estimate what the caches saved for each team, compared with round robin",
-    description="The estimate is from the last replay of recorded requests (POST `/admin/v1/what-if`).",
+    description="The estimate is from the last replay of recorded requests (POST `/admin/v1/what-if`). An admin key "
+    "that is limited to a team gets the estimate for this team.",
     response_model=SavingsResponse,
 )
-async def savings(what_if: WhatIfOfApp) -> Response:
+async def savings(who: Who, what_if: WhatIfOfApp) -> Response:
     last = what_if.runner.of_shapes
     if last is None:
-        return _json(SavingsResponse("savings", True, ROUND_ROBIN, None, None, 0.0, []))
+        return _json(SavingsResponse("savings", True, ROUND_ROBIN, None, None, 0.0, 0, []))
     job, result = last
-    found = SavingsResponse(
-        "savings", True, ROUND_ROBIN, job.model, result.begins_at, result.duration_s, list(result.savings)
-    )
-    return _json(found)
+    teams = [each for each in result.savings if who.sees(each.team)]
+    requests = sum(each.requests for each in teams)
+    begins_at, duration_s = result.begins_at, result.duration_s
+    return _json(SavingsResponse("savings", True, ROUND_ROBIN, job.model, begins_at, duration_s, requests, teams))
 
 
 def _state(what_if: WhatIf, replay: Replay | None, status: int = 200) -> Response:

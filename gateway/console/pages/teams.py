@@ -1,5 +1,6 @@
-"""Pages with teams: their limits, their keys and their spend."""
+"""Pages with teams: their limits, their keys, their spend, and what the caches saved for them."""
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from gateway.console.admin_client import AdminRefused, Json
@@ -13,13 +14,19 @@ KEYS: Final = 100
 
 
 async def load_all(view: View) -> Context:
-    """Return all teams with their usage in the current month."""
+    """Return all teams with their usage in a month, and with what the caches saved for them."""
     teams = await view.admin.listed("teams", most=5000)
-    usage = await view.admin.get("usage", query={"group_by": "team"})
+    usage = await view.admin.get("usage", query={"group_by": "team", "month": view.query.get("month") or None})
+    savings = await _savings(view)
+    may_estimate = savings is not None and view.session.key.may("operator")
     return {
         "teams": teams,
         "usage": {each["team"]: each for each in usage["data"]},
         "total": usage["total"],
+        "month": usage["from"][:7],
+        "savings": savings,
+        "models": [each["name"] for each in await view.admin.listed("models")] if may_estimate else [],
+        "may_estimate": may_estimate,
         "first_day": usage["from"],
         "last_day": usage["to"],
         "limits": LIMITS,
@@ -34,6 +41,7 @@ async def load(view: View) -> Context:
     after = view.query.get("after") or None
     keys = await view.admin.get("keys", query={"team": name, "limit": KEYS, "after": after})
     usage = {by: await _usage(view, name, by, month) for by in ("model", "day", "key")}
+    savings = await _savings(view)
     return {
         "title": f"Team {name}",
         "team": team,
@@ -46,6 +54,8 @@ async def load(view: View) -> Context:
         "spend_by_key": {each["key"]: each["cost_usd"] for each in usage["key"]["data"]},
         "month": usage["day"]["from"][:7],
         "levels": await _levels(view, name),
+        "savings": savings,
+        "saved": None if savings is None else next((each for each in savings["teams"] if each["team"] == name), None),
         "may_create": view.session.key.may("owner"),
         "may_change": view.session.key.may("operator") and not team["declared"],
     }
@@ -53,6 +63,16 @@ async def load(view: View) -> Context:
 
 async def _usage(view: View, team: str, by: str, month: str | None) -> Json:
     return await view.admin.get("usage", query={"team": team, "group_by": by, "month": month})
+
+
+async def _savings(view: View) -> Json | None:
+    """Return the estimate of what the caches saved, or None if the gateway replays no requests."""
+    try:
+        return await view.admin.get("savings")
+    except AdminRefused as refused:
+        if refused.status == 404:
+            return None
+        raise
 
 
 async def _levels(view: View, team: str) -> list[Any]:
@@ -99,6 +119,22 @@ async def block(view: View, form: Form) -> Done:
     return Done(location=f"{PATH}/{name}", text=f"The team {name} is {'blocked' if blocked else 'active'}. {text}")
 
 
+async def estimate(view: View, form: Form) -> Done:
+    """Start a replay of the recorded requests of one model, which also estimates what the caches saved."""
+    await view.admin.request("POST", ("what-if",), body={"model": form.get("model") or None})
+    return Done(location=PATH, text="The replay has started. Reload this page when it has ended.")
+
+
+def _sums(ending: str) -> Callable[[View], tuple[tuple[str, ...], Context]]:
+    """Return the source of a file with the usage by team, model and day, in the format *ending*."""
+
+    def source(view: View) -> tuple[tuple[str, ...], Context]:
+        query = {name: view.query.get(name) or None for name in ("team", "month")}
+        return ("usage",), {**query, "group_by": "team,model,day", "format": ending}
+
+    return source
+
+
 def _export(view: View) -> tuple[tuple[str, ...], Context]:
     return ("usage", "export"), {"team": view.path["name"], "month": view.query.get("month") or None}
 
@@ -107,9 +143,14 @@ PAGES: Final = (
     Page(path=PATH, title="Teams", template="teams.html", load=load_all, in_navigation=True, for_one_team=True),
     Page(path=f"{PATH}/{{name}}", title="Team", template="team.html", load=load, section=PATH, for_one_team=True),
 )
-DOWNLOADS: Final = (Download(path=f"{PATH}/{{name}}/usage.csv", source=_export),)
+DOWNLOADS: Final = (
+    Download(path=f"{PATH}/{{name}}/usage.csv", source=_export),
+    Download(path="/console/usage.csv", source=_sums("csv")),
+    Download(path="/console/usage.json", source=_sums("json")),
+)
 ACTIONS: Final = (
     Action(path="/console/do/create-team", role="owner", act=create, back=PATH),
+    Action(path="/console/do/estimate-savings", role="operator", act=estimate, back=PATH),
     Action(path="/console/do/limit-team", role="operator", act=change, back=PATH),
     Action(path="/console/do/block-team", role="operator", act=block, back=PATH),
 )

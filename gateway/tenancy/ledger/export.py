@@ -40,14 +40,15 @@ async def records_jsonl(store: UsageStore, query: RecordQuery) -> AsyncIterator[
         yield encoder.encode_lines(records)
 
 
-def sums_csv(sums: Sequence[UsageSum]) -> bytes:
-    """Return *sums* as CSV. The first line contains the column names, starting with the groups. If there are no sums,
-    the result is empty.
+def sums_csv(sums: Sequence[UsageSum], by: Sequence[str] = ()) -> bytes:
+    """Return *sums* as CSV. The first line contains the column names, starting with the groups.
+
+    *by* contains the groups of an empty table. If there are neither sums nor groups, the result is empty.
     """
-    if not sums:
+    if not sums and not by:
         return b""
     measures = UsageSum.__struct_fields__[1:]
-    names = (*sums[0].group, *measures)
+    names = (*(sums[0].group if sums else by), *measures)
     return _lines([names, *((*each.group.values(), *(getattr(each, name) for name in measures)) for each in sums)])
 
 

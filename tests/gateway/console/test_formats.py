@@ -20,7 +20,7 @@ def test_counts_have_three_digits_or_so(value: float | None, text: str) -> None:
     ("value", "text"),
     [
         *((None, "–"), (0, "0 s"), (0.0004, "0.4 ms"), (0.12, "120 ms"), (1.5, "1.5 s"), (42, "42 s")),
-        *((240, "4 min"), (9000, "2.5 h"), (641_160, "7.4 days")),
+        *((240, "4 min"), (9000, "2.5 h"), (641_160, "7.4 days"), (-0.12, "-120 ms")),
     ],
 )
 def test_durations_have_a_unit(value: float | None, text: str) -> None:
@@ -35,7 +35,8 @@ def test_differences_have_a_sign(value: float | None, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, "–"), (0, "$0.00"), (0.00012, "$0.00012"), (1.5, "$1.50"), (12345.678, "$12,345.68")]
+    ("value", "text"),
+    [(None, "–"), (0, "$0.00"), (0.00012, "$0.00012"), (1.5, "$1.50"), (12345.678, "$12,345.68"), (-1.5, "-$1.50")],
 )
 def test_amounts_are_in_dollars(value: float | None, text: str) -> None:
     assert text == formats.usd(value)

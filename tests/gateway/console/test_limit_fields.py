@@ -4,11 +4,12 @@ import pytest
 
 from gateway.console.admin_client import AdminRefused
 from gateway.console.limit_fields import LIMITS, limits_in
-from gateway.tenancy.quota.plan import MEASURES
+from gateway.tenancy.teams.limits import Limits
 
 
-def test_every_limit_that_refuses_requests_has_a_field() -> None:
-    assert sorted(MEASURES) == sorted(each.name for each in LIMITS)
+def test_every_limit_has_a_field() -> None:
+    """Limits above which the gateway only warns have one, too."""
+    assert sorted(Limits.__struct_fields__) == sorted(each.name for each in LIMITS)
 
 
 def test_empty_fields_are_no_limit_and_absent_fields_stay() -> None:

@@ -163,6 +163,25 @@ async def test_a_key_that_used_nothing_must_be_there(admin: Administration, path
     assert [200, 200] == [(await admin.ask("GET", f"{path}key={key}")).status_code for key in ("new", "gone")]
 
 
+async def test_sums_as_csv(admin: Administration) -> None:
+    await admin.book(an_entry(), an_entry(team="red", model="=big"))
+    answer = await admin.ask("GET", "/usage?group_by=team,model,day&format=csv", who="vi")
+    rows = list(csv.DictReader(io.StringIO(answer.text)))
+
+    assert "text/csv; charset=utf-8; header=present" == answer.headers["content-type"]
+    assert 'attachment; filename="usage-2026-11-01-2026-11-30.csv"' == answer.headers["content-disposition"]
+    assert [("blue", "tiny", "2026-11-21", "0.001"), ("red", "'=big", "2026-11-21", "0.001")] == [
+        (row["team"], row["model"], row["day"], row["cost_usd"]) for row in rows
+    ]
+
+
+async def test_sums_of_nothing_as_csv_have_their_columns(admin: Administration) -> None:
+    answer = await admin.ask("GET", "/usage?group_by=team,day&format=csv", who="vi")
+
+    assert answer.text.startswith("team,day,requests,failed,")
+    assert 1 == len(answer.text.splitlines())
+
+
 async def test_a_group_that_is_asked_for_twice_is_one(admin: Administration) -> None:
     await admin.book(an_entry())
 

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import AdminGateway, ConfiguredModel
 from gateway.telemetry.shapes.segments import Segments
 from gateway.telemetry.what_if.job import Job
 from gateway.telemetry.what_if.replays import result_of
 from gateway.telemetry.what_if.runner import WhatIfRunner
 from gateway.telemetry.what_if.what_if import WhatIf
-from tests.gateway.api.admin_v1.administration import Administration, administration
+from tests.gateway.api.admin_v1.administration import KEYS, Administration, administration
 from tests.gateway.examples import a_draining, a_model, the_models
 from tests.gateway.telemetry.what_if.examples import a_job, folder
 from tests.replay.examples import asked
@@ -37,7 +38,9 @@ TRACE = "\n".join(json.dumps(asked(1000 * at, 1100, [1, 2, 3])) for at in range(
 
 
 @asynccontextmanager
-async def served(directory: Path | None, *, models: int = 1) -> AsyncIterator[tuple[Administration, WhatIfRunner]]:
+async def served(
+    directory: Path | None, *, models: int = 1, keys: tuple[AdminKey, ...] = KEYS
+) -> AsyncIterator[tuple[Administration, WhatIfRunner]]:
     """The admin application of a gateway that records into *directory*. No job ever begins to run."""
     registry = the_models(a_model(fleet=a_fleet(A, B)))
     files = None
@@ -46,7 +49,7 @@ async def served(directory: Path | None, *, models: int = 1) -> AsyncIterator[tu
     runner = WhatIfRunner(lambda: 1000.0)
     what_if = WhatIf(runner, files, lambda: None, 32_768, lambda: 1000.0)
     gateway = AdminGateway(registry, lambda: [CONFIGURED] * models, draining=a_draining(registry), what_if=what_if)
-    async with administration(gateway=gateway) as admin:
+    async with administration(keys=keys, gateway=gateway) as admin:
         yield admin, runner
 
 
@@ -99,11 +102,22 @@ async def test_the_result_is_shown_with_its_savings(tmp_path: Path) -> None:
         shown = await admin.get("/what-if", who="vi")
         savings = await admin.get("/savings", who="vi")
 
-    assert (None, []) == (none["begins_at"], none["teams"])
+    assert (None, 0, []) == (none["begins_at"], none["requests"], none["teams"])
     assert 36 == shown["result"]["requests"]
     assert ["prefix_aware", 2] == [shown["result"]["recorded"]["fleet"][name] for name in ("strategy", "workers")]
     assert (True, "round_robin", "tiny") == (savings["is_estimate"], savings["compared_with"], savings["model"])
     assert ["blue", "red"] == [each["team"] for each in savings["teams"]]
+    assert savings["requests"] == sum(each["requests"] for each in savings["teams"]) > 0
+
+
+async def test_an_admin_key_of_one_team_gets_the_estimate_of_this_team(tmp_path: Path) -> None:
+    async with served(tmp_path, keys=(*KEYS, AdminKey("rv", "viewer", "s3cret-of-rv", "red"))) as (admin, runner):
+        job = a_job(folder(tmp_path))
+        runner.of_shapes = job, result_of(job, lambda _: None)
+        savings = await admin.get("/savings", who="rv")
+
+    (red,) = savings["teams"]
+    assert ("red", red["requests"]) == (red["team"], savings["requests"])
 
 
 async def test_the_latest_replays_are_listed_and_found(tmp_path: Path) -> None:

@@ -1,12 +1,19 @@
 """Facts about the pages with teams."""
 
+from html import unescape
+from pathlib import Path
+
 import pytest
 
 from gateway.api.admin_v1.parts import AdminGateway
+from gateway.telemetry.what_if.replays import result_of
 from tests.fakes.backends import Answers
 from tests.gateway.api.admin_v1.test_team_limits import levels
 from tests.gateway.console.consoled import consoled
+from tests.gateway.console.pages.test_what_if import job_of, served
 from tests.gateway.examples import a_draining, a_model, the_models
+from tests.gateway.telemetry.what_if.examples import a_job, folder
+from tests.gateway.tenancy.ledger.examples import an_entry
 
 
 async def test_an_owner_creates_a_team_with_limits() -> None:
@@ -96,3 +103,67 @@ async def test_requests_are_exported() -> None:
 async def test_an_unknown_team_is_an_error_page() -> None:
     async with consoled() as site:
         assert 404 == (await (await site.logged_in("vi")).get("/console/teams/green")).status_code
+
+
+async def test_spend_by_team_model_and_day_is_exported() -> None:
+    async with consoled() as site:
+        await site.administration.make("teams", name="blue")
+        await site.administration.book(an_entry(), an_entry(team="red"))
+        browser = await site.logged_in("vi")
+        page = unescape((await browser.get("/console/teams?month=2026-11")).text)
+        table = await browser.get("/console/usage.csv?month=2026-11")
+        data = (await browser.get("/console/usage.json?month=2026-11&team=red")).json()
+
+    assert '<a href="/console/usage.csv?month=2026-11" download="usage-2026-11.csv">CSV</a>' in page
+    assert '<a href="/console/usage.json?month=2026-11" download="usage-2026-11.json">JSON</a>' in page
+    assert ["team,model,day", "blue,tiny,2026-11-21", "red,tiny,2026-11-21"] == [
+        ",".join(line.split(",")[:3]) for line in table.text.splitlines()
+    ]
+    assert [("red", "tiny", "2026-11-21", 0.001)] == [
+        (each["team"], each["model"], each["day"], each["cost_usd"]) for each in data["data"]
+    ]
+
+
+async def test_a_budget_is_shown_with_the_share_that_is_used() -> None:
+    async with consoled() as site:
+        await site.administration.make("teams", name="blue", limits={"usd_per_month": 0.004})
+        await site.administration.make("teams", name="green")
+        await site.administration.book(an_entry())
+        text = (await (await site.logged_in("vi")).get("/console/teams")).text
+
+    assert 'aria-label="25.0 % used"' in text
+    assert '<span class="muted">25.0 %</span>' in text
+
+
+async def test_savings_are_an_estimate_with_its_time_and_sample(tmp_path: Path) -> None:
+    async with served(tmp_path) as (site, runner):
+        await site.administration.make("teams", name="blue")
+        job = a_job(folder(tmp_path))
+        result = result_of(job, lambda _: None)
+        blue = result.savings[0]
+        viewer = await site.logged_in("vi")
+        before = (await viewer.get("/console/teams")).text
+        runner.of_shapes = job, result
+        after, team = [(await viewer.get(path)).text for path in ("/console/teams", "/console/teams/blue")]
+
+    sentence = f"Estimate from a replay of {sum(each.requests for each in result.savings)} requests for tiny in "
+    assert "There is no estimate yet. A replay of recorded requests makes one." in before
+    assert (True, True) == (sentence in after, sentence in team)
+    assert f'<th scope="row">blue</th><td class="number">{blue.requests}</td>' in after
+    assert f"{blue.requests} of them are of this team." in team
+    assert "/console/do/estimate-savings" not in after
+
+
+async def test_an_operator_starts_a_replay_for_the_estimate(tmp_path: Path) -> None:
+    async with served(tmp_path) as (site, runner):
+        operator = await site.logged_in("op")
+        page = (await operator.get("/console/teams")).text
+        await operator.submit("/console/do/estimate-savings", model="tiny")
+        text = (await operator.get("/console/teams")).text
+        await operator.submit("/console/do/estimate-savings", model="tiny")
+        again = (await operator.get("/console/teams")).text
+
+        assert ("tiny", ()) == (job_of(runner).model, job_of(runner).changes)
+    assert "<option>tiny</option>" in page
+    assert "The replay has started." in text
+    assert "A replay is running. Wait for its end, or cancel it." in again
