@@ -17,6 +17,8 @@ Query = Mapping[str, str | int | None]
 """Query parameters of a request. A parameter whose value is None is not sent."""
 
 PREFIX: Final = "/admin/v1"
+WITH_SLASHES: Final = ("requests",)
+"""Lists whose ids can contain slashes, because callers choose them. The admin API has no other routes below them."""
 PAGE: Final = 500
 """Number of list entries to request at once."""
 
@@ -85,7 +87,8 @@ class AdminClient:
         await self._app(self._scope("GET", path, query, []), receive, send)
 
     def _scope(self, method: str, path: tuple[str, ...], query: Query, headers: list[tuple[bytes, bytes]]) -> Message:
-        if any("/" in part for part in path):  # an id in a form must not lead to another route
+        # An id in a form must not lead to another route.
+        if any("/" in part for part in path) and not (len(path) == 2 and path[0] in WITH_SLASHES):
             raise AdminRefused(404, "There is no such object.")
         plain = "/".join((PREFIX, *path))
         sent = {name: value for name, value in query.items() if value is not None}

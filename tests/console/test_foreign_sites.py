@@ -5,14 +5,14 @@ from collections.abc import Callable, Iterator
 import pytest
 from playwright.sync_api import Browser
 
-from gateway.console.all_pages import ACTIONS
+from gateway.console.all_pages import ACTIONS, SENDING
 from tests.console.attacker import Site, attacker
 from tests.console.people import client, csrf_token, named, new_session, window
 from tests.console.processes import Running
 
 HOSTS = ("127.0.0.1", "localhost")
 """Names of the attacker's site. The first one is of the same site as the console, so browsers send the cookie."""
-PATHS = ("/console/logout", *(action.path for action in ACTIONS))
+PATHS = ("/console/logout", *(action.path for action in (*ACTIONS, *SENDING)))
 FORM = """<!doctype html><form method="post" action="{target}"><input name="csrf" value="{csrf}"></form>
 <script>document.forms[0].submit()</script>"""
 FETCH = """<!doctype html><script>

@@ -110,6 +110,20 @@ def test_the_admin_port_is_open_to_whom_the_values_name() -> None:
     assert [ops] == [rule["from"] for rule in rules(opened, "ingress") if 8081 in ports_of([rule])]
 
 
+def test_the_admin_port_is_only_in_the_service_of_single_pods() -> None:
+    """The public Service, which an ingress opens, has no way to the admin API and the console."""
+    release = install(tiny(config={"admin": {"port": 8081}}))
+    ports = {
+        each["metadata"]["name"]: {port["name"]: (port["port"], port["targetPort"]) for port in each["spec"]["ports"]}
+        for each in release.of("Service")
+    }
+
+    assert (8081, "admin") == ports["warmgate-pods"]["admin"]
+    assert 8081 == release.ports["admin"]
+    assert "admin" not in ports["warmgate"]
+    assert 8081 not in {port for port, _ in ports["warmgate"].values()}
+
+
 EVENTS = {"bind": "tcp://*:5557", "allowed_cidrs": ["10.1.0.0/16", "10.2.0.9", "fd00::9"]}
 
 

@@ -82,7 +82,7 @@ PAGES: Final = (
         live={"requests": "requests/list.html"},
     ),
     Page(
-        path=f"{PATH}/{{id}}",
+        path=f"{PATH}/{{id:path}}",  # callers choose ids, and an id can contain slashes
         title="Request",
         template="request.html",
         load=load_one,

@@ -148,3 +148,20 @@ async def test_what_callers_send_is_escaped() -> None:
     assert probe not in shown
     assert "&lt;img/src=x&gt;" in shown
     assert '"><script>' not in listed + shown
+
+
+async def test_a_request_whose_id_contains_slashes_has_a_page() -> None:
+    """Callers choose ids."""
+    async with served() as site:
+        for name in ("/jobs/7?a=1", "a/../b"):
+            site.add(name, team="blue")
+        text = await site.text("")
+        pages = [await site.text(path) for path in ("//jobs/7%3Fa%3D1", "/%2Fjobs%2F7%3Fa%3D1", "/a%2F..%2Fb")]
+        unknown = await site.text("/jobs/8", status=404)
+
+    assert 'href="/console/requests/%2Fjobs%2F7%3Fa%3D1"' in text
+    assert 'href="/console/requests/a%2F..%2Fb"' in text
+    names = ("/jobs/7?a=1", "/jobs/7?a=1", "a/../b")
+    for name, page in zip(names, pages, strict=True):
+        assert f'Request <span class="mono">{name}</span>' in page
+    assert "This gateway keeps no receipt of a request" in unknown
