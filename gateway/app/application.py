@@ -284,7 +284,8 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
     fleet = _fleet(settings, outside)
     rules = _rules(settings, outside)
     followed = _followed(settings, configuration, outside, fleet, rules)
-    replicas = _replicas(fleet.models, fleet.knowledge, outside.clock)
+    cache_activity = _cache_activity(settings, outside, fleet)
+    replicas = _replicas(fleet.models, fleet.knowledge, cache_activity, outside.clock)
     team_metrics = TeamMetrics(
         lambda: rules.tenancy.is_degraded,
         lambda: rules.tenancy.budgets.statuses,
@@ -298,7 +299,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
     )
     logs = _request_logs(settings, log_sink)
-    traffic, cache_activity = TrafficCounters(), _cache_activity(settings, outside, fleet)
+    traffic = TrafficCounters()
     receipts = _receipts(settings, outside)
     shapes = _shapes(settings, outside)
     recorder = None if shapes is None else shapes.recorder
@@ -860,9 +861,11 @@ def _start_checks(settings: Settings, fleet: _Fleet, outside: _Outside) -> Start
     return StartChecks(fleet.models, knowledge.event_subscriptions, check, knowledge.tokenizers)
 
 
-def _replicas(models: Models, knowledge: Knowledge, clock: Clock) -> Replicas:
+def _replicas(models: Models, knowledge: Knowledge, activity: CacheActivity | None, clock: Clock) -> Replicas:
     def rehash(key: bytes) -> None:
         knowledge.rehash(key, [model.fleet for model in models])
+        if activity is not None:
+            activity.forget_prefixes()
 
     try:
         return Replicas(knowledge.sharing, models, on_key=rehash, clock=clock)

@@ -73,6 +73,11 @@ class CacheActivity:
             self._examine(ended, step)
         self.use_times.note(self._index.uses, self._clock())
 
+    def forget_prefixes(self) -> None:
+        """Forget all prefixes and blocks, because the key of their hashes has changed. The history stays."""
+        self.prefixes.clear()
+        self._past = PastBlocks()
+
     async def run(self) -> None:
         """End a minute of the history every minute until canceled."""
         while True:

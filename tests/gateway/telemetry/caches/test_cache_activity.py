@@ -126,3 +126,18 @@ async def test_minutes_end_until_the_task_is_canceled(monkeypatch: pytest.Monkey
     running.cancel()
 
     assert 3 <= len(observed.activity.history.minutes("tiny", "a"))
+
+
+def test_prefixes_of_a_former_key_are_forgotten() -> None:
+    """Under another key, the same text has other hashes, so the map would show what no worker holds."""
+    observed = Observed()
+    request = a_request(TEXT)
+    for _ in range(3):
+        observed.activity.observe([observed.answered(request, usage=Usage(256, 1, 0))])
+    before = observed.activity.history.peek("tiny", "a").recomputed
+    assert len(observed.activity.prefixes) > 0
+    observed.activity.forget_prefixes()
+    observed.activity.observe([observed.answered(request, usage=Usage(256, 1, 0))])
+
+    assert before == observed.activity.history.peek("tiny", "a").recomputed > 0
+    assert 2 == len(observed.activity.prefixes)
