@@ -43,6 +43,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "NoWorker": "Retry after the time in `retry-after`. `GET /readyz` says why no worker is available.",
         "QueueFull": "Retry after the time in `retry-after`, add workers, or configure a fallback.",
         "StoreUnavailable": "Retry after the time in `retry-after`. The operator has to restore the store.",
+        "IssuerUnavailable": "Retry after the time in `retry-after`. The operator should check `identity.issuers`.",
         "StoreRefuses": "The operator has to read the message and correct the store.",
         "StoreUnfit": "The operator has to correct the store: `warmgate store check` says what is wrong.",
         "FilesUnavailable": "Retry after the time in `retry-after`. The operator has to make the folder `files.folder` "
@@ -69,6 +70,11 @@ FORBIDDEN: Mapping[str, str] = MappingProxyType(
     {
         "model_not_allowed": "The key or its team is not allowed to use the model. Ask the administrator, or use "
         "another model.",
+        "no_team": (
+            "No rule gives the token a team. The operator has to change `identity.issuers[].rules`, or to add the team."
+        ),
+        "team_limit": "The team of the token cannot be created. The operator has to delete teams, or raise "
+        "`identity.max_teams`.",
         "source_not_allowed": "The key is not allowed for this client address. Send the request from an address in "
         "the key's `allowed_cidrs`.",
         "strategy_not_allowed": "The team is not allowed to choose the strategy in `x-warmgate-strategy`. Omit this "

@@ -59,7 +59,7 @@ from gateway.app.settings_audit import SettingsAudit
 from gateway.app.sighup import on_sighup
 from gateway.app.start_checks import StartChecks
 from gateway.app.store_rules import StoreAddressError
-from gateway.app.tenancy import Tenancy
+from gateway.app.tenancy import IdentityUnavailableError, Tenancy
 from gateway.app.tokenizers import Tokenizers
 from gateway.backends.client import WorkerClient
 from gateway.backends.fallbacks.canary import Canary
@@ -733,7 +733,7 @@ def _destinations(tracing: Tracing, settings: Settings) -> Mapping[str, Destinat
 def _tenancy(settings: Settings, outside: _Outside) -> Tenancy:
     try:
         return Tenancy(tenancy_rules(settings), partial(declared_in, settings.teams), wall_clock=outside.wall_clock)
-    except StoreAddressError as fault:
+    except (StoreAddressError, IdentityUnavailableError) as fault:
         raise SettingsError([str(fault)]) from None
 
 

@@ -5,9 +5,11 @@ import secrets
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
+from gateway.app.created_teams import CreatedTeams
+from gateway.app.identity_rules import IdentityRules
 from gateway.app.store_rules import StoreAddressError, StoreRules, kind_of
 from gateway.app.stores import stores_of
 from gateway.protocol.errors import StoreUnavailable
@@ -32,6 +34,10 @@ from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.open_mode import OpenMode
 from gateway.tenancy.teams.secret import Digester
 from gateway.tenancy.teams.team import Team
+from gateway.tenancy.teams.team_store import TeamStore
+
+if TYPE_CHECKING:
+    from gateway.app.identity import TokenAccess
 
 _log = logging.getLogger(__name__)
 
@@ -75,8 +81,14 @@ class TenancyRules:
     user_header: str
     hit_headers: Literal["own", "shared", "off"]
     cost_header: bool
+    identity: IdentityRules
+    """Issuers of tokens, which callers send in place of an API key."""
     warnings: tuple[str, ...] = ()
     """Warnings about limits that have no effect, as full sentences."""
+
+
+class IdentityUnavailableError(Exception):
+    """Raised if an issuer of tokens is configured, but the optional dependency for tokens is not installed."""
 
 
 class Tenancy:
@@ -85,6 +97,7 @@ class Tenancy:
     Raises:
         SettingsError: if two declared keys have the same secret.
         StoreAddressError: if the address of the store is invalid, or another gateway uses the file.
+        IdentityUnavailableError: if an issuer is configured, but the extra ``oidc`` is not installed.
     """
 
     def __init__(self, rules: TenancyRules, declaring: Declaring, *, wall_clock: Callable[[], float]) -> None:
@@ -102,6 +115,7 @@ class Tenancy:
         self._following = Following(
             self.stores.teams, self.directory, identify=self._find_pepper, on_unfit=self.stores.doubt
         )
+        self._token_access = _token_access(rules.identity, self.stores.teams, self.directory, wall_clock)
         self.access = self._make_access(wall_clock)
         self._begin_counting(wall_clock)
         self.admission = Admission(
@@ -133,6 +147,7 @@ class Tenancy:
             is_open=rules.is_open,
             open_mode=OpenMode(is_network=rules.open_mode == "network", origins=rules.cors_origins),
             catch_up=self._following.catch_up,
+            tokens=None if self._token_access is None else self._token_access.tokens,
         )
 
     def _begin_counting(self, wall_clock: Callable[[], float]) -> None:
@@ -198,6 +213,7 @@ class Tenancy:
             self._overspending.run(),
             self.budgets.run(),
             self.soft_budgets.run(),
+            *([] if self._token_access is None else self._token_access.loops()),
         ]
 
     @property
@@ -283,6 +299,25 @@ class Tenancy:
         self._is_peppered = True
         self.access.use(Digester(self._pepper))
         self.declare(self.declared(self._declaring))
+
+
+def _token_access(
+    rules: IdentityRules, store: TeamStore, directory: Directory, wall_clock: Callable[[], float]
+) -> "TokenAccess | None":
+    """Return the callers with tokens, or None if no issuer is configured.
+
+    Raises:
+        IdentityUnavailableError: if the extra ``oidc`` is not installed.
+    """
+    if not rules.issuers:
+        return None
+    try:
+        from gateway.app.identity import TokenAccess  # noqa: PLC0415  # an extra that not all have
+    except ImportError:
+        text = "identity.issuers needs the extra warmgate[oidc], which is not installed."
+        raise IdentityUnavailableError(text) from None
+    created = CreatedTeams(store, directory, wall_clock=wall_clock)
+    return TokenAccess(rules, directory, create_team=created, clock=wall_clock, wall_clock=wall_clock)
 
 
 def _lock_of(store: StoreRules) -> FileLock | None:

@@ -32,6 +32,7 @@
     |   +-- WaitsTooLong        internal: a fallback should answer
     +-- StoreUnavailable               503 + retry-after: the store of keys or quotas is unavailable
     +-- FilesUnavailable        503 + retry-after: the folder of files cannot be read or written
+    +-- IssuerUnavailable       503 + retry-after: the keys of an identity provider cannot be read
     +-- MemoryShort             503 + retry-after: a memory limit is reached
     +-- GuardrailUnavailable           503 + retry-after: a guardrail gave no verdict
     |   +-- TooMuchToScan       400 guardrail_limit, too much text for the time limit
@@ -341,6 +342,14 @@ class FilesUnavailable(GatewayError):
     status = 503
     type = "service_unavailable_error"
     code = "files_unavailable"
+
+
+class IssuerUnavailable(GatewayError):
+    """Raised if a token cannot be verified because the keys of its issuer cannot be read. Nothing has been charged."""
+
+    status = 503
+    type = "service_unavailable_error"
+    code = "issuer_unavailable"
 
 
 class MemoryShort(GatewayError):

@@ -71,9 +71,14 @@ def _check_alias(value: str) -> str:
     return value
 
 
-def _check_entity(value: str) -> str:
+def is_entity_name(value: str) -> bool:
+    """Return whether *value* can be the name of a team, key or project."""
     # What YAML and JSON take for something else than text is no name: somebody would write it without quotes.
-    if not re.fullmatch(r"(?!(null|true|false)$)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
+    return bool(re.fullmatch(r"(?!(null|true|false)$)(?=.*[A-Za-z])[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value))
+
+
+def _check_entity(value: str) -> str:
+    if not is_entity_name(value):
         raise rule("the value must be a name of up to 63 letters (at least one), digits, dots, dashes and underscores")
     return value
 

@@ -109,7 +109,9 @@ class Admission:
         exchange.key = caller.key_id
         if self._hit_headers != "shared":  # a hit on a prompt of another team shows how much of it was guessed
             exchange.shows_hits = self._hit_headers == "own" and caller.team.isolated_cache
-        if self._user_header in incoming.fields:
+        if caller.end_user is not None:  # a verified token takes precedence over what a client says
+            exchange.user = caller.end_user
+        elif self._user_header in incoming.fields:
             said = incoming.text_of(self._user_header)
             exchange.user = said and said[:MAX_NAME_LENGTH]
 

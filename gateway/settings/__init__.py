@@ -17,6 +17,7 @@
     routing           choice of a worker
     failures          workers that are slow, fail or are drained
     teams             teams, their keys and limits
+    identity          tokens of identity providers
     admin             admin API
     quota             counting of limits, and fair-share scheduling
     stores            the store, and state that gateways share
@@ -60,6 +61,7 @@ from gateway.settings.fallbacks import (
     SpillSettings,
 )
 from gateway.settings.faults import SettingsError
+from gateway.settings.identity import IdentitySettings, IssuerSettings, TeamRuleSettings, TeamTemplateSettings
 from gateway.settings.models import ModelSettings, TokenizerSettings, WorkerSettings
 from gateway.settings.pulls import PullSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
@@ -89,9 +91,11 @@ __all__ = [
     "DynamoSettings",
     "FallbackSettings",
     "HealthSettings",
+    "IdentitySettings",
     "IndexSettings",
     "InferencePoolSettings",
     "InstanceSettings",
+    "IssuerSettings",
     "KeySettings",
     "KubernetesSettings",
     "KvEventsSettings",
@@ -117,7 +121,9 @@ __all__ = [
     "SettingsError",
     "SpillSettings",
     "StoreSettings",
+    "TeamRuleSettings",
     "TeamSettings",
+    "TeamTemplateSettings",
     "TimeoutSettings",
     "TokenizerSettings",
     "TracingSettings",

@@ -24,6 +24,7 @@ from gateway.settings.fallbacks import (
 )
 from gateway.settings.files import FilesSettings
 from gateway.settings.guardrails import GuardrailSettings, unknown_guardrails
+from gateway.settings.identity import IdentitySettings
 from gateway.settings.models import ModelSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
 from gateway.settings.rollout import RouteSettings, unknown_models
@@ -81,6 +82,9 @@ class Settings(Group):
         description="teams whose API keys can send requests. Without teams and a store, only programs on this "
         "machine can send requests (see server.open_mode).",
     )
+    identity: IdentitySettings = Field(
+        default=IdentitySettings(), description="tokens of identity providers, which replace API keys"
+    )
     guardrails: Annotated[tuple[GuardrailSettings, ...], Field(strict=False)] = Field(
         default=(), description="checks of requests and answers, which models and teams select by name"
     )
@@ -130,6 +134,9 @@ class Settings(Group):
             ]
         )
         found += repeated([(("admin", "keys", i, "id"), key.id) for i, key in enumerate(self.admin.keys)])
+        issuers = self.identity.issuers
+        found += repeated([(("identity", "issuers", i, "name"), each.name) for i, each in enumerate(issuers)])
+        found += repeated([(("identity", "issuers", i, "issuer"), each.issuer) for i, each in enumerate(issuers)])
         found += unknown_guardrails(self.guardrails, self.models, self.teams, region=self.bedrock.region)
         if self.bedrock.region is None:
             found.extend(

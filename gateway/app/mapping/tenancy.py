@@ -1,19 +1,20 @@
 """Conversion of settings to the rules for teams, keys, quotas and the store."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+from gateway.app.mapping.identity import identity_rules
+from gateway.app.mapping.limits import limits_of, model_limits_of
 from gateway.app.store_rules import StoreRules
 from gateway.app.tenancy import TenancyRules
-from gateway.settings import KeySettings, LimitSettings, PriceSettings, Settings, SettingsError, TeamSettings
+from gateway.settings import KeySettings, PriceSettings, Settings, SettingsError, TeamSettings
 from gateway.settings.rules import SQLITE, OnUnavailable
 from gateway.storage.sqlite_file import MEMORY
 from gateway.tenancy.quota.share import Policy, WhenAway
 from gateway.tenancy.teams.declared import Declared, DeclaredKey, DeclaredTeam, TwoKeysOneSecretError, digested
 from gateway.tenancy.teams.ineffective_limits import ineffective_limits
 from gateway.tenancy.teams.key import Key
-from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.secret import Digester, hashed
 from gateway.tenancy.teams.team import Team
 
@@ -65,7 +66,7 @@ def tenancy_rules(settings: Settings) -> TenancyRules:
     return TenancyRules(
         store=store_rules(settings),
         has_store=settings.store.url is not None,
-        is_open=not settings.teams and settings.store.url is None,
+        is_open=not settings.teams and not settings.identity.issuers and settings.store.url is None,
         open_mode=server.open_mode,
         zone=ZoneInfo(quota.time_zone),
         burst=quota.burst,
@@ -80,6 +81,7 @@ def tenancy_rules(settings: Settings) -> TenancyRules:
         user_header=server.user_header,
         hit_headers=server.hit_headers,
         cost_header=server.cost_header,
+        identity=identity_rules(settings.identity),
         warnings=tuple(ineffective_limits_in(settings)),
     )
 
@@ -102,8 +104,8 @@ def _declared(team: TeamSettings) -> DeclaredTeam:
             isolated_cache=team.isolated_cache,
             projects=team.projects,
             guardrails=team.guardrails,
-            limits=_limits(team.limits),
-            model_limits=_model_limits(team.model_limits),
+            limits=limits_of(team.limits),
+            model_limits=model_limits_of(team.model_limits),
         ),
         tuple(DeclaredKey(_key(team.name, key), _sha256(key)) for key in team.keys),
     )
@@ -121,8 +123,8 @@ def _key(team: str, key: KeySettings) -> Key:
         networks=key.allowed_cidrs,
         priority=key.priority,
         weight=key.weight,
-        limits=_limits(key.limits),
-        model_limits=_model_limits(key.model_limits),
+        limits=limits_of(key.limits),
+        model_limits=model_limits_of(key.model_limits),
     )
 
 
@@ -131,12 +133,3 @@ def _sha256(key: KeySettings) -> bytes:
         return bytes.fromhex(key.secret_sha256.get_secret_value())
     assert key.secret is not None, "the settings are validated"
     return hashed(key.secret.get_secret_value())
-
-
-def _limits(limits: LimitSettings) -> Limits:
-    named = dict(limits)
-    return Limits(concurrent=named.pop("max_concurrent_requests"), **named)
-
-
-def _model_limits(limits: Mapping[str, LimitSettings]) -> dict[str, Limits]:
-    return {model: _limits(each) for model, each in limits.items()}

@@ -19,14 +19,25 @@ from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.open_mode import OpenMode
 from gateway.tenancy.teams.secret import Digester, hashed, is_same
+from gateway.tenancy.teams.token_callers import TokenCallers, is_token
 
 MOST_REMEMBERED = 4096
 AGAIN_S = 1.0
 """Seconds to wait before the next attempt while the store is unavailable."""
 
 
+class MarkedToken:
+    """Caller of a token, until the token expires."""
+
+    __slots__ = ("caller", "expires_at")
+
+    def __init__(self, caller: Caller, expires_at: float) -> None:
+        self.caller = caller
+        self.expires_at = expires_at
+
+
 class Access:
-    """Identification of callers by their API keys.
+    """Identification of callers by their API keys, or by tokens of identity providers.
 
     If *is_open* is true, callers on this machine need no key until a team exists. This is the case if the settings name
     neither teams nor a store.
@@ -42,8 +53,11 @@ class Access:
         is_open: bool = False,
         open_mode: OpenMode = OpenMode(),  # noqa: B008  # it has no state
         catch_up: Callable[[], Awaitable[None]] | None = None,
+        tokens: TokenCallers | None = None,
     ) -> None:
-        """Create the object. *catch_up* reads the store again (`Following.catch_up`), or is None without a store."""
+        """Create the object. *catch_up* reads the store again (`Following.catch_up`), or is None without a store.
+        *tokens* is None if only API keys are accepted.
+        """
         self._directory = directory
         self._digester = digester
         self._wall_clock = wall_clock
@@ -51,12 +65,15 @@ class Access:
         self._is_open = is_open
         self._open_mode = open_mode
         self._catch_up = catch_up
+        self._tokens = tokens
         # HMAC is the expensive half of a digest, and its input, the SHA-256, reveals no secret. Only known keys are
         # cached, so that strangers cannot evict them.
         self._digests: dict[bytes, str] = {}
         # Values of `authorization` of callers who may ask until a team or key changes, as digests under a random key
         # of this process. The time of a lookup reveals nothing, because the digest of a guess cannot be predicted.
         self._marked: dict[bytes, Caller] = {}
+        # The same for tokens, which expire.
+        self._marked_tokens: dict[bytes, MarkedToken] = {}
         # Passed as salt and person: as a key it would be one more block to hash, half of the work.
         self._unmarked = blake2s(
             salt=secrets.token_bytes(blake2s.SALT_SIZE), person=secrets.token_bytes(blake2s.PERSON_SIZE)
@@ -73,6 +90,7 @@ class Access:
         self._digester = digester
         self._digests.clear()
         self._marked.clear()
+        self._marked_tokens.clear()
 
     def known(self, fields: dict[bytes, bytes]) -> Caller | None:
         """Return the caller if `mark` has remembered the same headers, or None if `caller` must decide. Takes about 0.4
@@ -83,10 +101,17 @@ class Access:
         if self._generation != self._directory.generation:
             self._generation = self._directory.generation
             self._marked.clear()
+            self._marked_tokens.clear()
         said = fields.get(b"authorization")
-        if said is None or not self._marked or b"x-api-key" in fields or b"api-key" in fields:
+        if said is None or not (self._marked or self._marked_tokens) or b"x-api-key" in fields or b"api-key" in fields:
             return None
-        return self._marked.get(self._mark(said))
+        mark = self._mark(said)
+        caller = self._marked.get(mark)
+        if caller is None and self._marked_tokens:
+            token = self._marked_tokens.get(mark)
+            if token is not None and self._wall_clock() < token.expires_at:
+                return token.caller
+        return caller
 
     def mark(self, fields: dict[bytes, bytes], caller: Caller) -> None:
         """Remember that the headers *fields* belong to *caller*, if *caller* needs nothing but the current secret."""
@@ -94,7 +119,11 @@ class Access:
         if said is None or not caller.is_plain or self._generation != self._directory.generation:
             return
         secret = said[len(_BEARER) :].strip().decode("latin-1")
-        if is_same(self._digester.digest(secret), caller.key.digest):
+        if self._tokens is not None and not caller.key.digest:
+            if len(self._marked_tokens) >= MOST_REMEMBERED:
+                self._marked_tokens.clear()
+            self._marked_tokens[self._mark(said)] = MarkedToken(caller, self._tokens.expires_at(secret))
+        elif is_same(self._digester.digest(secret), caller.key.digest):
             if len(self._marked) >= MOST_REMEMBERED:
                 self._marked.clear()
             self._marked[self._mark(said)] = caller
@@ -132,6 +161,8 @@ class Access:
         digest = remembered or self._digester.digest_of(sha256)
         caller = self._directory.caller_of(digest)
         if caller is None:
+            if self._tokens is not None and is_token(secret):
+                return _verified(self._tokens, secret)
             raise self._unknown()
         if remembered is None:
             self._remember(sha256, digest)
@@ -157,11 +188,16 @@ class Access:
         """Return the caller in the same way as `caller`, but read the store again before refusing a key.
 
         A key that another gateway has created, unblocked or rotated is therefore valid at once. Known callers do not
-        wait.
+        wait. A token that is not verified yet is verified.
+
+        Raises:
+            The errors of `caller`, and those of `TokenCallers.verify`.
         """
         try:
             return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
         except InvalidKey:
+            if self._tokens is not None and is_token(secret := _secret_in(header)):
+                return await self._tokens.verify(secret)
             if self._catch_up is None:
                 raise
         with suppress(StoreUnavailable):  # then the directory is behind, and the same question has another answer
@@ -232,6 +268,13 @@ def _secret_in(header: HeaderLookup) -> str:
     if not found:
         raise InvalidKey("No API key was given: send one as authorization: Bearer API_KEY")
     return found
+
+
+def _verified(tokens: TokenCallers, token: str) -> Caller:
+    caller = tokens.caller_of(token)
+    if caller is None:
+        raise InvalidKey("The token has not been verified")
+    return caller
 
 
 def _unknown() -> InvalidKey:

@@ -14,6 +14,7 @@ class Caller:
     """
 
     __slots__ = (
+        "end_user",
         "is_plain",
         "key",
         "key_id",
@@ -27,9 +28,11 @@ class Caller:
         "weight",
     )
 
-    def __init__(self, team: Team, key: Key) -> None:
+    def __init__(self, team: Team, key: Key, *, end_user: str | None = None) -> None:
         self.team = team
         self.key = key
+        self.end_user = end_user
+        """End user whom a verified token names, or None if the caller has an API key or the token names no end user."""
         # Fields that every request reads several times: reading them here is much cheaper than from a Struct.
         self.team_name: str = team.name
         self.key_id: str = key.id

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from gateway.protocol.errors import Forbidden, GatewayError, InvalidKey, StoreUnavailable
 from gateway.tenancy.teams.access import MOST_REMEMBERED, Access
+from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.key import Key
@@ -477,3 +478,107 @@ def test_its_memory_is_bounded() -> None:
     assert all(marked(desk, authorization=b"Bearer " + secret.encode()) for secret in secrets)
     assert MOST_REMEMBERED >= len(desk.access._digests)
     assert MOST_REMEMBERED >= len(desk.access._marked)
+
+
+class FixedTokens:
+    """Tokens that are known or can be verified without an issuer. Implements `TokenCallers`."""
+
+    def __init__(self, directory: Directory) -> None:
+        self.callers = {TOKEN: Caller(BLUE, Key("oidc:okta", "blue", ""), end_user="alice")}
+        self.verified: list[str] = []
+        self.is_known = False
+
+    def expires_at(self, token: str) -> float:
+        return 1300.0 if token in self.callers else 0.0
+
+    def caller_of(self, token: str) -> Caller | None:
+        return self.callers.get(token) if self.is_known else None
+
+    async def verify(self, token: str) -> Caller:
+        self.verified.append(token)
+        if token not in self.callers:
+            raise InvalidKey("The signature of the token is not valid")
+        self.is_known = True
+        return self.callers[token]
+
+
+TOKEN, FORGED = "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.c2ln", "eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJhbGljZSJ9.ZXZpbA"
+
+
+@dataclass
+class TokenDesk:
+    """Access with tokens, and with a store that must not be asked because of a token."""
+
+    now: float = 1000.0
+    reads: int = 0
+
+    def __post_init__(self) -> None:
+        self.directory = Directory()
+        self.directory.apply(Snapshot(1, {"blue": BLUE}, {"ci": CI}))
+        self.tokens = FixedTokens(self.directory)
+        self.access = Access(
+            self.directory, DIGESTER, wall_clock=lambda: self.now, catch_up=self._catch_up, tokens=self.tokens
+        )
+
+    async def _catch_up(self) -> None:
+        self.reads += 1
+
+    async def asks(self, secret: str, name: str = "authorization") -> Caller | None:
+        said = f"Bearer {secret}" if name == "authorization" else secret
+        return await self.access.sure_caller(header_of({name: said}), "192.0.2.1")
+
+
+async def test_a_token_is_verified_once_and_its_caller_found_afterwards() -> None:
+    desk = TokenDesk()
+    first, second = await desk.asks(TOKEN), await desk.asks(TOKEN, "x-api-key")
+
+    assert first is second is desk.tokens.callers[TOKEN]
+    assert [TOKEN] == desk.tokens.verified
+    assert 0 == desk.reads
+
+
+async def test_a_forged_token_is_refused_without_asking_the_store() -> None:
+    desk = TokenDesk()
+    with pytest.raises(InvalidKey, match="The signature of the token is not valid"):
+        await desk.asks(FORGED)
+
+    assert 0 == desk.reads
+
+
+async def test_an_api_key_is_no_token() -> None:
+    desk = TokenDesk()
+    caller = await desk.asks(SECRET)
+    assert caller is not None
+    assert "ci" == caller.key_id
+    for other in ("wg-x.y.z", "eyJhbGciOiJFUzI1NiJ9.eyJ9", "eyJ.a.b.c"):
+        with pytest.raises(InvalidKey, match=UNKNOWN):
+            await desk.asks(other)
+
+    assert [] == desk.tokens.verified
+
+
+async def test_a_marked_token_is_known_until_it_expires_or_a_team_changes() -> None:
+    desk, fields = TokenDesk(), {b"authorization": f"Bearer {TOKEN}".encode()}
+    caller = await desk.asks(TOKEN)
+    assert caller is not None
+    assert desk.access.known(fields) is None
+    desk.access.mark(fields, caller)
+
+    assert desk.access.known(fields) is caller
+    assert desk.access.known({b"authorization": f"Bearer {FORGED}".encode()}) is None
+    desk.now = 1300.0
+    assert desk.access.known(fields) is None
+    desk.now = 1299.9
+    assert desk.access.known(fields) is caller
+    desk.directory.apply(Snapshot(2, {"blue": structs.replace(BLUE, blocked=True)}, {"ci": CI}))
+    assert desk.access.known(fields) is None
+
+
+async def test_marked_tokens_are_bounded() -> None:
+    desk = TokenDesk()
+    caller = await desk.asks(TOKEN)
+    assert caller is not None
+    for number in range(MOST_REMEMBERED + 1):
+        desk.access.mark({b"authorization": f"Bearer {TOKEN}{number}".encode()}, caller)
+
+    assert 1 == len(desk.access._marked_tokens)

@@ -1,0 +1,48 @@
+"""Assembly of the objects that identify callers by tokens. The module is imported only if an issuer is configured."""
+
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from gateway.app.identity_rules import IdentityRules
+from gateway.app.key_sets import KeySetReader
+from gateway.tenancy.identity.issued_tokens import IssuedTokens
+from gateway.tenancy.identity.signing_keys import SigningKeys
+from gateway.tenancy.identity.token_verifier import TokenVerifier
+from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.team import Team
+
+
+class TokenAccess:
+    """Callers with tokens, and the loops that read the keys of their issuers."""
+
+    def __init__(
+        self,
+        rules: IdentityRules,
+        directory: Directory,
+        *,
+        create_team: Callable[[Team, str], Awaitable[None]],
+        clock: Callable[[], float],
+        wall_clock: Callable[[], float],
+    ) -> None:
+        """Create the object. *create_team* stores a new team on behalf of the issuer that its second argument names."""
+        issuers = [
+            (
+                issuer,
+                SigningKeys(
+                    issuer.name, KeySetReader(source), clock=clock, refresh_s=source.refresh_s, stale_s=source.stale_s
+                ),
+            )
+            for issuer, source in rules.issuers
+        ]
+        self._keys = [keys for _, keys in issuers]
+        self.tokens = IssuedTokens(
+            TokenVerifier(issuers, wall_clock=wall_clock),
+            directory,
+            wall_clock=wall_clock,
+            max_created_teams=rules.max_teams,
+            create_team=create_team,
+        )
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the background loops to run until canceled."""
+        return [keys.run() for keys in self._keys]

@@ -1,0 +1,179 @@
+"""Settings for tokens of identity providers, which callers send in place of API keys."""
+
+import re
+from typing import Annotated, Literal, Self
+
+from pydantic import AfterValidator, Field, model_validator
+
+from gateway.protocol.contradictions import Contradiction
+from gateway.protocol.field_types import EntityName, Group, PriorityName, Url, is_entity_name, rule
+from gateway.protocol.worker_address import is_http_address, is_printable_ascii
+from gateway.settings.rules import Count, FileName, Names, NotNegative, Positive, unless_contradictory
+from gateway.settings.teams import LimitSettings
+
+_LOCAL = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?(/.*)?")
+
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
+
+
+def _check_issuer(value: str) -> str:
+    if not is_http_address(value):
+        raise rule("the value must be the https:// address that tokens have in the claim iss")
+    return _encrypted(value)
+
+
+def _check_encrypted(value: str) -> str:
+    return _encrypted(value)
+
+
+def _encrypted(value: str) -> str:
+    if not value.startswith("https://") and not _LOCAL.fullmatch(value):
+        raise rule("the value must begin with https://, unless the host is this machine")
+    return value
+
+
+def _check_audience(value: str) -> str:
+    if not is_printable_ascii(value):
+        raise rule("the value must be printable ASCII without spaces")
+    return value
+
+
+def _check_claim(value: str) -> str:
+    if not value or not value.isprintable():
+        raise rule("the value must be the name of a claim, or a path of names with dots")
+    return value
+
+
+def _check_team(value: str) -> str:
+    filled = value.replace("{value}", "a").replace("{rest}", "a")
+    if not is_entity_name(filled):
+        raise rule("the value must be the name of a team, in which {value} and {rest} stand for parts of the claim")
+    return value
+
+
+def _check_pattern(value: str) -> str:
+    if not value or "*" in value[:-1]:
+        raise rule("the value must be a text, or a prefix with one '*' at its end")
+    return value
+
+
+Claim = Annotated[str, AfterValidator(_check_claim)]
+IssuerUrl = Annotated[str, AfterValidator(_check_issuer)]
+EncryptedUrl = Annotated[Url, AfterValidator(_check_encrypted)]
+Audience = Annotated[str, AfterValidator(_check_audience)]
+TeamText = Annotated[str, AfterValidator(_check_team)]
+ClaimPattern = Annotated[str, AfterValidator(_check_pattern)]
+
+
+class TeamTemplateSettings(Group):
+    """Properties of teams that are created for tokens."""
+
+    weight: Positive = Field(default=1, description="weight of a created team, as teams[].weight")
+    priority: PriorityName = Field(default="normal", description="priority of a created team, as teams[].priority")
+    models: Names | None = Field(default=None, description="models of a created team, as teams[].models")
+    fallback: bool = Field(default=True, description="whether fallbacks can answer requests of a created team")
+    isolated_cache: bool = Field(
+        default=False, description="whether the cached prefixes of a created team are kept separate from other teams"
+    )
+    limits: LimitSettings = Field(default=LimitSettings(), description="limits of a created team")
+    model_limits: dict[str, LimitSettings] = Field(
+        default={}, description="limits of a created team for individual models, by model name"
+    )
+
+
+class TeamRuleSettings(Group):
+    claim: Claim = Field(
+        default="groups",
+        description="claim to compare: its name, or a path of names with dots such as realm_access.roles",
+    )
+    value: ClaimPattern = Field(
+        description="value of the claim, or of one item of a list. A * at the end stands for any ending."
+    )
+    team: TeamText = Field(
+        description="team of matching tokens. {value} stands for the matched value of the claim, and {rest} for the "
+        "part of it for which * stands."
+    )
+    project: EntityName | None = Field(
+        default=None, description="tag under which the usage of matching tokens is reported separately"
+    )
+    models: Names | None = Field(
+        default=None,
+        description="models that matching tokens are allowed to use, among the models of the team. Null means all "
+        "models of the team.",
+    )
+    priority: PriorityName | None = Field(
+        default=None, description="priority of requests with matching tokens. Null means the team's priority."
+    )
+    create_team: TeamTemplateSettings | None = Field(
+        default=None,
+        description="properties with which a missing team is created. Null means that requests of a missing team "
+        "are refused.",
+    )
+
+
+class IssuerSettings(Group):
+    name: EntityName = Field(
+        description="name of the issuer in logs, and in the ledger as the key id oidc:NAME of its requests"
+    )
+    issuer: IssuerUrl = Field(
+        description="exact value of the claim iss in the tokens of the issuer, e.g. https://login.example.com/realms/ai"
+    )
+    audiences: Annotated[tuple[Audience, ...], Field(strict=False, min_length=1)] = Field(
+        description="accepted values of the claim aud, usually the client id of the gateway at the issuer"
+    )
+    jwks_url: EncryptedUrl | None = Field(
+        default=None,
+        description="address of the issuer's JSON Web Key Set. Null means the address that the document "
+        "/.well-known/openid-configuration of the issuer names.",
+    )
+    ca_file: FileName | None = Field(
+        default=None,
+        description="file with the certificates that sign the certificate of the issuer. Null means the usual "
+        "certificate authorities.",
+    )
+    token_file: FileName | None = Field(
+        default=None,
+        description="file with a token that the gateway sends when it reads the keys, which the API server of "
+        "Kubernetes requires. Null means no token.",
+    )
+    algorithms: Annotated[tuple[Algorithm, ...], Field(strict=False, min_length=1)] = Field(
+        default=("RS256", "PS256", "ES256", "EdDSA"), description="accepted signature algorithms"
+    )
+    leeway_s: NotNegative = Field(
+        default=30, le=300, description="accepted difference in seconds between the clocks of issuer and gateway"
+    )
+    max_lifetime_s: Positive | None = Field(
+        default=None, description="maximum lifetime of a token in seconds (claims iat and exp). Null means no maximum."
+    )
+    user_claim: Claim = Field(
+        default="sub", description="claim with the end user, who appears in the ledger and in the request log"
+    )
+    refresh_s: Positive = Field(default=300, description="seconds after which the issuer's keys are read again")
+    stale_s: Positive = Field(
+        default=86_400, description="seconds for which keys stay valid if the issuer's keys cannot be read again"
+    )
+    rules: Annotated[tuple[TeamRuleSettings, ...], Field(strict=False, min_length=1)] = Field(
+        description="rules that find the team of a token. The first matching rule applies."
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        found = []
+        if self.stale_s < self.refresh_s:
+            text = "is shorter than refresh_s, so keys would become invalid before they are read again"
+            found.append(Contradiction(("stale_s",), text))
+        found.extend(
+            Contradiction(("rules", i, "team"), "contains {rest}, but value has no * at its end")
+            for i, each in enumerate(self.rules)
+            if "{rest}" in each.team and not each.value.endswith("*")
+        )
+        return unless_contradictory(self, found)
+
+
+class IdentitySettings(Group):
+    issuers: Annotated[tuple[IssuerSettings, ...], Field(strict=False)] = Field(
+        default=(), description="issuers of tokens that callers can send in place of an API key"
+    )
+    max_teams: Count = Field(
+        default=1000, description="number of teams at which no more teams are created for tokens (create_team)"
+    )

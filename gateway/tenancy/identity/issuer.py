@@ -1,0 +1,27 @@
+"""Issuer of tokens, and what the gateway expects of its tokens."""
+
+from dataclasses import dataclass
+
+from gateway.tenancy.identity.team_rule import TeamRule
+
+
+@dataclass(frozen=True, slots=True)
+class Issuer:
+    """OpenID Connect issuer, or the issuer of Kubernetes service-account tokens. Times are in seconds."""
+
+    name: str
+    """Name of the issuer in logs and in the ledger."""
+    url: str
+    """Exact value of the claim ``iss``."""
+    audiences: frozenset[str]
+    """Accepted values of the claim ``aud``."""
+    algorithms: frozenset[str]
+    """Accepted signature algorithms."""
+    leeway_s: float
+    """Accepted difference between the clocks of the issuer and of the gateway."""
+    max_lifetime_s: float | None
+    """Maximum time between the claims ``iat`` and ``exp``, or None for no limit."""
+    user_claim: str
+    """Claim with the end user."""
+    rules: tuple[TeamRule, ...]
+    """Rules for the team of a token. The first matching rule applies."""

@@ -1,0 +1,71 @@
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from gateway.settings.identity import IssuerSettings
+from tests.gateway.settings.examples import SMALLEST, parsed, sentences
+
+ISSUER: dict[str, Any] = {
+    "name": "okta",
+    "issuer": "https://login.example.com/",
+    "audiences": ["warmgate"],
+    "rules": [{"value": "admins", "team": "platform"}],
+}
+
+
+def test_an_issuer_needs_a_name_an_address_audiences_and_rules() -> None:
+    settings = IssuerSettings.model_validate(ISSUER)
+
+    assert "https://login.example.com/" == settings.issuer
+    assert ("RS256", "PS256", "ES256", "EdDSA") == settings.algorithms
+    assert (30, 300, 86_400, "sub") == (settings.leeway_s, settings.refresh_s, settings.stale_s, settings.user_claim)
+    assert ("groups", "admins", "platform") == (
+        settings.rules[0].claim,
+        settings.rules[0].value,
+        settings.rules[0].team,
+    )
+    for name in ISSUER:
+        with pytest.raises(ValidationError):
+            IssuerSettings.model_validate({key: value for key, value in ISSUER.items() if key != name})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"issuer": "login.example.com"},
+        {"issuer": "http://login.example.com"},
+        {"issuer": "http://localhost.example.com"},
+        {"jwks_url": "http://10.0.0.5/keys"},
+        {"audiences": []},
+        {"audiences": ["a b"]},
+        {"algorithms": ["HS256"]},
+        {"algorithms": ["none"]},
+        {"algorithms": []},
+        {"leeway_s": 301},
+        {"leeway_s": -1},
+        {"stale_s": 299},
+        {"rules": []},
+        {"rules": [{"value": "a*b", "team": "x"}]},
+        {"rules": [{"value": "a", "team": "{rest}"}]},
+        {"rules": [{"value": "a", "team": "{other}"}]},
+        {"rules": [{"value": "a", "team": "a b"}]},
+        {"rules": [{"value": "", "team": "x"}]},
+        {"rules": [{"value": "a", "team": "x", "claim": ""}]},
+    ],
+)
+def test_a_wrong_value_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        IssuerSettings.model_validate({**ISSUER, **wrong})
+
+
+@pytest.mark.parametrize("address", ["http://localhost:5556/dex", "http://127.0.0.1:1", "http://[::1]:80/x"])
+def test_an_issuer_on_this_machine_needs_no_encryption(address: str) -> None:
+    assert address == IssuerSettings.model_validate({**ISSUER, "issuer": address, "jwks_url": address}).issuer
+
+
+def test_two_issuers_have_different_names_and_addresses() -> None:
+    one = "{name: okta, issuer: 'https://a', audiences: [x], rules: [{value: a, team: b}]}"
+
+    assert 2 == len(sentences(f"{SMALLEST}\nidentity: {{issuers: [{one}, {one}]}}"))
+    assert (1000, ()) == (parsed(SMALLEST).identity.max_teams, parsed(SMALLEST).identity.issuers)
