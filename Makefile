@@ -14,7 +14,7 @@ STRATEGY ?= prefix_aware
 # Without bytecode, every process that a command or a test starts would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test rolling-test console-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test rolling-test console-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -116,6 +116,11 @@ proxy-test: $(VENV)/.test
 		{ $$apt update && $$apt install --yes --no-install-recommends haproxy nginx-light; }
 	$(BIN)/pytest tests/proxies
 
+# The endpoint picker with a real Envoy before simulated workers; installs Envoy beside, 110 MB.
+picker-test: $(VENV)/.test
+	$(BIN)/python -m tests.picker.environment
+	$(BIN)/pytest -n logical --dist loadfile tests/picker
+
 # Two gateways behind a real HAProxy, restarted one after the other under load; some two minutes.
 rolling-test: $(VENV)/.test
 	@command -v haproxy >/dev/null || test -x /usr/sbin/haproxy || \
@@ -202,7 +207,7 @@ report: $(VENV)/.test
 	$(BIN)/python -m documentation.pictures
 
 clean:
-	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-dynamo .venv-deploy .venv-phoenix .image .peers build dist
+	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-dynamo .venv-deploy .venv-phoenix .venv-envoy .image .peers build dist
 
 $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }

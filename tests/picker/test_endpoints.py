@@ -1,0 +1,122 @@
+"""The endpoints from which the picker chooses: the cases of the conformance tests that concern a picker.
+
+The conformance tests of the Gateway API Inference Extension need a cluster. These tests play the same cases against a
+real Envoy: 1, 2 and 3 endpoints, data-parallel ports, subsets, and the endpoint that has answered.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from simulator.options import SimulatorOptions
+from simulator.server import serving
+from tests.kubernetes_api import a_pod, a_pool, kubernetes_api
+from tests.picker.configuration import BodyMode, Pool
+from tests.picker.rig import Rig, before, picker, rig
+from tests.storage import free_port
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+MODES: tuple[BodyMode, ...] = ("FULL_DUPLEX_STREAMED", "BUFFERED")
+SELECTION = "test-epp-endpoint-selection"
+SERVED = "x-conformance-test-served-endpoint"
+REQUESTS = 10
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=MODES)
+async def there(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
+    async with rig(tmp_path_factory.mktemp("rig"), body_mode=request.param, conformance=True) as running:
+        yield running
+
+
+async def served(there: Rig, headers: Mapping[str, str] | None = None, *, count: int = REQUESTS) -> set[str]:
+    """Return the endpoints that answer *count* requests with *headers*, according to Envoy."""
+    answers = [await there.chat(f"request {number}", headers=headers) for number in range(count)]
+    assert {200} == {answer.status_code for answer in answers}, answers[0].text
+    return {answer.headers[SERVED] for answer in answers}
+
+
+async def test_all_requests_go_to_the_endpoint_that_a_header_names(there: Rig) -> None:
+    for worker in there.workers:
+        before_ = await there.served()
+        assert {worker} == await served(there, {SELECTION: worker})
+        after = await there.served()
+        assert {worker: REQUESTS} == {
+            each: after[each] - before_[each] for each in after if after[each] != before_[each]
+        }
+
+
+async def test_requests_go_to_two_of_three_endpoints(there: Rig) -> None:
+    two = there.workers[:2]
+
+    assert await served(there, {SELECTION: ",".join(two)}) <= {*two}
+
+
+async def test_without_a_header_any_endpoint_may_answer(there: Rig) -> None:
+    assert await served(there) <= {*there.workers}
+
+
+@pytest.mark.parametrize("header", ["x-test-subset", "x-test-subset-list"])
+async def test_only_endpoints_of_the_subset_are_picked(there: Rig, header: str) -> None:
+    """As one string with commas, and as a list; endpoints that are not workers do not matter."""
+    one, two, three = there.workers
+
+    assert {two} == await served(there, {header: two})
+    assert await served(there, {header: f"{NOWHERE},{one},{three}"}) <= {one, three}
+
+
+@pytest.mark.parametrize(
+    ("header", "subset"),
+    [("x-test-subset", ""), ("x-test-subset", ","), ("x-test-subset", NOWHERE), ("x-test-subset-list", NOWHERE)],
+)
+async def test_without_an_endpoint_in_the_subset_the_answer_is_503(there: Rig, header: str, subset: str) -> None:
+    """An empty subset is none of the endpoints, and not all of them."""
+    total = sum((await there.served()).values())
+    answer = await there.chat(headers={header: subset})
+
+    assert 503 == answer.status_code
+    assert {"message", "type", "param", "code"} <= answer.json()["error"].keys()
+    assert total == sum((await there.served()).values())
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_pool_may_have_fewer_endpoints(count: int, tmp_path: Path) -> None:
+    async with rig(tmp_path, count, conformance=True) as there:
+        assert await served(there) <= {*there.workers}
+        for worker in there.workers:
+            assert {worker} == await served(there, {SELECTION: worker}, count=3)
+
+
+async def test_each_port_of_a_pod_in_a_pool_is_an_endpoint(tmp_path: Path) -> None:
+    """Two pods with three target ports each, found by their InferencePool; subsets differ by pod."""
+    ports = [free_port() for _ in range(3)]
+    addresses = ("127.0.0.1", "127.0.0.2")
+    endpoints = [f"{address}:{port}" for address in addresses for port in ports]
+    subset = [endpoints[0], endpoints[4]]
+    found = {"inference_pool": {"name": "llama"}}
+    async with (
+        serving_at(endpoints),
+        kubernetes_api(a_pool("llama", *ports), *map(a_pod, "ab", addresses)) as api,
+        picker(
+            tmp_path, [], model=found, kubernetes={"api_url": api.url, "namespace": "default"}, conformance=True
+        ) as one,
+    ):
+        await one.until_up(6)
+        async with before([Pool(one.address, endpoints)], [one], endpoints) as there:
+            for endpoint in endpoints:
+                assert {endpoint} == await served(there, {SELECTION: endpoint}, count=3)
+            assert await served(there, {"x-test-subset": ",".join(subset)}) <= {*subset}
+
+
+@asynccontextmanager
+async def serving_at(endpoints: Sequence[str]) -> AsyncIterator[None]:
+    """Run a worker at each of *endpoints*."""
+    async with AsyncExitStack() as exits:
+        for endpoint in endpoints:
+            host, _, port = endpoint.partition(":")
+            await exits.enter_async_context(serving(SimulatorOptions(host=host, port=int(port), speed=0)))
+        yield
