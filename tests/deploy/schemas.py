@@ -19,7 +19,9 @@ SCRIPT = Path(__file__).parent / "schemas.mjs"
 OF_KUBERNETES = frozenset(
     {"v1", "apps", "autoscaling", "batch", "networking.k8s.io", "policy", "rbac.authorization.k8s.io"}
 )
-WITHOUT_SCHEMA = frozenset({"eks.amazonaws.com", "leaderworkerset.x-k8s.io", "nvidia.com", "ray.io"})
+WITHOUT_SCHEMA = frozenset(
+    {"eks.amazonaws.com", "inference.networking.k8s.io", "leaderworkerset.x-k8s.io", "nvidia.com", "ray.io"}
+)
 """Groups whose schemas no one offers in a registry of packages: looked at by tests of their own."""
 
 

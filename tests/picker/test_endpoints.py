@@ -62,7 +62,7 @@ async def test_without_a_header_any_endpoint_may_answer(there: Rig) -> None:
 
 @pytest.mark.parametrize("header", ["x-test-subset", "x-test-subset-list"])
 async def test_only_endpoints_of_the_subset_are_picked(there: Rig, header: str) -> None:
-    """As one string with commas, and as a list; endpoints that are not workers do not matter."""
+    """A subset is one string with commas, or a list; endpoints that are not workers do not matter."""
     one, two, three = there.workers
 
     assert {two} == await served(there, {header: two})
@@ -74,7 +74,7 @@ async def test_only_endpoints_of_the_subset_are_picked(there: Rig, header: str) 
     [("x-test-subset", ""), ("x-test-subset", ","), ("x-test-subset", NOWHERE), ("x-test-subset-list", NOWHERE)],
 )
 async def test_without_an_endpoint_in_the_subset_the_answer_is_503(there: Rig, header: str, subset: str) -> None:
-    """An empty subset is none of the endpoints, and not all of them."""
+    """An empty subset accepts no endpoint, instead of all."""
     total = sum((await there.served()).values())
     answer = await there.chat(headers={header: subset})
 

@@ -26,7 +26,7 @@ async def there(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
 
 
 async def test_the_ledger_has_the_usage_that_clients_saw(there: Rig) -> None:
-    """Of whole answers, of streams with a usage event, and of streams without one."""
+    """The ledger counts whole answers, streams with a usage event, and streams without one."""
     key = await there.picker.admin.key()
     seen = []
     async with there.openai(key.secret) as client:

@@ -144,6 +144,10 @@ app.kubernetes.io/component: gateway
 {{- if $store -}}
 {{- $_ := set $config "store" $store -}}
 {{- end -}}
+{{- if and (include "warmgate.isPicker" .) (not (dig "picker" "listen" "" .Values.config)) -}}
+{{- $every := ternary "[::]" "0.0.0.0" (contains ":" (dig "server" "host" "0.0.0.0" .Values.config)) -}}
+{{- $_ := set $config "picker" (merge (dict "listen" (printf "%s:%s" $every (include "warmgate.pickerPort" .))) (get $config "picker" | default dict)) -}}
+{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
@@ -163,6 +167,20 @@ app.kubernetes.io/component: gateway
 {{/* Port of probes and metrics, or empty if they share the port of requests. */}}
 {{- define "warmgate.ownProbesPort" -}}
 {{- with dig "server" "probes_port" nil .Values.config }}{{ int . }}{{ end -}}
+{{- end -}}
+
+{{/* Whether pods are endpoint pickers for Envoy. */}}
+{{- define "warmgate.isPicker" -}}
+{{ ternary "true" "" (eq .Values.mode "picker") }}
+{{- end -}}
+
+{{/* Port of the gRPC server of the endpoint picker. */}}
+{{- define "warmgate.pickerPort" -}}
+{{ regexFind "[0-9]+$" (dig "picker" "listen" "" .Values.config | default ":9002") }}
+{{- end -}}
+
+{{- define "warmgate.inferencePoolName" -}}
+{{ .Values.inferencePool.name | default (include "warmgate.fullname" .) }}
 {{- end -}}
 
 {{- define "warmgate.probesPortName" -}}

@@ -104,10 +104,10 @@ Rules between values, which a schema cannot express. Every message begins with t
 {{- $faults = append $faults (printf "terminationGracePeriodSeconds is %d, less than preStopSleepSeconds, config.server.stop_delay_s and config.server.shutdown_grace_s together (%d): running streams would be cut off." $grace $stop) -}}
 {{- end -}}
 {{- $ports := list -}}
-{{- range list (include "warmgate.httpPort" .) (include "warmgate.ownProbesPort" .) (include "warmgate.adminPort" .) (include "warmgate.eventsPort" .) -}}
+{{- range list (include "warmgate.httpPort" .) (include "warmgate.ownProbesPort" .) (include "warmgate.adminPort" .) (include "warmgate.eventsPort" .) (ternary (include "warmgate.pickerPort" .) "" (eq .Values.mode "picker")) -}}
 {{- if . -}}
 {{- if has . $ports -}}
-{{- $faults = append $faults (printf "config uses port %s twice: server.port, server.probes_port, admin.port and kv_events.bind need different ports." .) -}}
+{{- $faults = append $faults (printf "config uses port %s twice: server.port, server.probes_port, admin.port, kv_events.bind and picker.listen need different ports." .) -}}
 {{- else if eq (int .) 0 -}}
 {{- $faults = append $faults "config sets a port to 0, which means any free port: a Service needs a fixed port." -}}
 {{- end -}}
@@ -146,6 +146,17 @@ Rules between values, which a schema cannot express. Every message begins with t
 {{- if lt (int .) (include "warmgate.stopSeconds" $ | int) -}}
 {{- $faults = append $faults (printf "ingress.alb.deregistrationDelaySeconds is %d, less than the %s s that a pod can take to stop: the load balancer would cut off streams." (int .) (include "warmgate.stopSeconds" $)) -}}
 {{- end -}}
+{{- end -}}
+{{- end -}}
+{{- if and (include "warmgate.isPicker" .) .Values.ingress.enabled -}}
+{{- $faults = append $faults "ingress.enabled cannot be combined with mode picker: callers use the Gateway, whose HTTPRoute names the InferencePool." -}}
+{{- end -}}
+{{- if .Values.inferencePool.create -}}
+{{- if not (include "warmgate.isPicker" .) -}}
+{{- $faults = append $faults "inferencePool.create requires mode picker: the pool names the pods of this release as its picker." -}}
+{{- end -}}
+{{- if not .Values.inferencePool.selector -}}
+{{- $faults = append $faults "inferencePool.selector is empty: set the labels of the model servers." -}}
 {{- end -}}
 {{- end -}}
 {{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) -}}
