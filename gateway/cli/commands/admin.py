@@ -8,6 +8,7 @@ from gateway.cli.commands.store import add_store
 from gateway.cli.commands.subcommands import Subcommands
 from gateway.cli.commands.teams import add_team
 from gateway.cli.commands.usage import add_usage
+from gateway.cli.commands.what_if import add_what_if
 from gateway.cli.commands.workers import add_workers
 
 
@@ -18,4 +19,5 @@ def add_admin_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     add_workers(added)
     add_usage(added)
     add_audit(added)
+    add_what_if(added)
     add_store(commands)

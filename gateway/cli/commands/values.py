@@ -62,6 +62,24 @@ def duration_s(text: str) -> float:
     return seconds
 
 
+def alternative(text: str) -> dict[str, str | int | float]:
+    """Parse an alternative of a what-if replay such as ``strategy=kv_aware,workers=4,cache_factor=2``."""
+    found: dict[str, str | int | float] = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        if name == "strategy" and value:
+            found[name] = value
+        elif name in ("workers", "cache_tokens"):
+            found[name] = at_least_one(value)
+        elif name == "cache_factor":
+            found[name] = positive(value)
+        else:
+            raise ArgumentTypeError(
+                f"{text!r} is not an alternative such as strategy=kv_aware,workers=4,cache_factor=2"
+            )
+    return found
+
+
 class Expiry(NamedTuple):
     """Expiry of an API key, as a duration or as a point in time. A key without both never expires."""
 
