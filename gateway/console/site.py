@@ -50,6 +50,7 @@ class Site:
         self._static_files = static_files
         self._admin = admin
         self._completions = completions
+        self._sections = {page.path: page.section or page.path for page in pages}
         self._navigation = [page for page in pages if page.in_navigation]
         self._streams = EventStreams(is_live=sessions.is_live, clock=clock)
 
@@ -67,7 +68,15 @@ class Site:
             if is_stream:
                 return self._events(request, page, view)
             context = await page.load(view)
-            return answers.page(self.render(page.template, context, session=session, title=page.title, page=page))
+            html = self.render(
+                page.template,
+                context,
+                session=session,
+                title=page.title,
+                section=self._sections[page.path],
+                is_live=bool(page.live),
+            )
+            return answers.page(html)
 
         return serve
 
@@ -91,7 +100,8 @@ class Site:
             if isinstance(outcome, Done):
                 session.notify(outcome.kind, outcome.text)
                 return answers.redirect(outcome.location)
-            html = self.render(outcome.template, outcome.context, session=session, title=outcome.title)
+            section = self._sections.get(action.back)
+            html = self.render(outcome.template, outcome.context, session=session, title=outcome.title, section=section)
             if isinstance(outcome, Sent):
                 assert self._completions is not None, "the console cannot send completions"
                 return Played(self._completions, html, body=outcome.body, key=outcome.key)
@@ -139,10 +149,19 @@ class Site:
         return self._sessions.find(request.cookies.get(answers.COOKIE), is_use=is_use)
 
     def render(
-        self, template: str, context: Context, *, session: Session | None, title: str, page: Page | None = None
+        self,
+        template: str,
+        context: Context,
+        *,
+        session: Session | None,
+        title: str,
+        section: str | None = None,
+        is_live: bool = False,
     ) -> str:
-        """Return the HTML of a whole page with the navigation for *session*."""
-        section = None if page is None else page.section or page.path
+        """Return the HTML of a whole page with the navigation for *session*.
+
+        *section* is the path of the page that the navigation marks. *is_live* states whether parts of the page change.
+        """
         return self._templates.render(
             template,
             {
@@ -150,7 +169,7 @@ class Site:
                 "title": title,
                 "navigation": self._navigation_of(session),
                 "section": section,
-                "is_live": page is not None and bool(page.live),
+                "is_live": is_live,
                 "notices": [] if session is None else session.take_notices(),
                 **context,
             },

@@ -19,6 +19,8 @@ from tests.console.processes import served as serving
 
 FILTERS = ("team", "model", "worker", "session", "status", "key", "since", "until", "q", "after", "by", "strategy")
 """Query parameters that pages may have."""
+REPLAY = ("replay", "strategy-1", "workers-1", "cache-1", "users", "minutes")
+"""Query parameters of the page What if."""
 TEAM_KEY = "wg-declared-key-of-the-probes-5c2e1f"
 MOST_ADDRESSES = 8
 """Number of addresses of the same page, such as the pages of single models, that are opened."""
@@ -32,6 +34,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         with httpx.Client(base_url=running.url, timeout=60) as http:
             for number, probe in enumerate(PROBES):
                 _ask(http, probe, _MODELS[number % len(_MODELS)])
+        running.admin("POST", "/what-if", {"model": _MODELS[0], "alternatives": [{}]})
         yield running
 
 
@@ -56,7 +59,7 @@ def _settings(port: int) -> dict[str, object]:
     shares = [{"model": _MODELS[0], "weight": 1}, {"model": _MODELS[1], "weight": 1}]
     routes = [{"name": PRINTABLE[24], "to": shares}]
     teams = [{"name": "declared", "keys": [{"id": "declared", "secret": TEAM_KEY}]}]
-    return {"models": [*models, *adapters], "routes": routes, "teams": teams}
+    return {"models": [*models, *adapters], "routes": routes, "teams": teams, "request_shapes": {"enabled": True}}
 
 
 def _ask(http: httpx.Client, probe: str, model: str) -> None:
@@ -112,9 +115,10 @@ def test_probes_in_addresses_are_inert(hostile: Running, browser: Browser, fault
     with window(browser, hostile, token) as page:
         faults.watch_probes(page)
         for start in range(0, len(PROBES), len(FILTERS)):
-            values = dict(zip(FILTERS, PROBES[start:] + PROBES[:start], strict=False))
+            probes = PROBES[start:] + PROBES[:start]
             for address in addresses:
-                check(page, f"{named(address, PROBES[start])}?{urlencode(values)}")
+                names = REPLAY if address == "/console/what-if" else FILTERS
+                check(page, f"{named(address, PROBES[start])}?{urlencode(dict(zip(names, probes, strict=False)))}")
 
 
 def test_a_probe_in_the_login_is_inert(hostile: Running, browser: Browser, faults: Faults) -> None:

@@ -21,8 +21,9 @@ Token = Callable[[str], str]
 @pytest.mark.parametrize(("path", "admin"), ESCALATIONS)
 def test_an_action_needs_its_role(path: str, admin: str, served: Running, session: Token) -> None:
     """A form that the page did not offer is refused, and nothing is recorded as a change."""
+    token = session(admin)  # a login is recorded, too
     before = served.admin("GET", "/audit", limit=1)["data"]
-    with client(served, session(admin)) as http:
+    with client(served, token) as http:
         response = post(http, named(path), name="x", team="blue", worker="worker-1", model="tiny")
 
     assert 403 == response.status_code

@@ -101,6 +101,7 @@ async def test_an_outcome_can_be_a_page() -> None:
         answer = await (await site.logged_in("vi")).submit("/console/show")
 
     assert (200, True) == (answer.status_code, "shown &lt;once&gt;" in answer.text)
+    assert '<a href="/console" aria-current="page">Teams</a>' in answer.text
 
 
 @pytest.mark.parametrize(
