@@ -94,7 +94,7 @@ class Bookings:
             request,
             self._caches.record_prompt(worker.id, request, now),
             1.0 if is_remote else uncached,
-            worker.prefill_s(uncached) + candidate.load_s,
+            worker.prefill_s(_usual_uncached(request, candidate, worker)) + candidate.load_s,
             now,
             plain_tokens=candidate.plain_tokens,
             reported_tokens=candidate.reported_tokens,
@@ -258,6 +258,15 @@ def _loaded_as_predicted(booking: Booking, outcome: Outcome) -> bool:
         return True
     expected = booking.reported_tokens + booking.loads.peer
     return abs(outcome.cached_tokens - expected) <= HIT_TOLERANCE * expected
+
+
+def _usual_uncached(request: Request, candidate: Candidate, worker: Worker) -> float:
+    """Return the uncached tokens of *request* on *worker* if the prediction of its cache hit has its usual outcome."""
+    hit_tokens = candidate.hit_tokens
+    if worker.hit_accuracy.of(candidate.source).is_usually_right and candidate.remote_tokens <= 0.0:
+        pulled = 0.0 if candidate.pull is None else candidate.pull.tokens
+        hit_tokens = max(hit_tokens, candidate.plain_tokens + pulled)
+    return max(1.0, request.prompt_tokens - hit_tokens)
 
 
 def _report_to(breaker: Breaker, booking: Booking, outcome: Outcome, now: float) -> None:

@@ -41,8 +41,7 @@ class Worker:
     def __init__(
         self, worker_id: WorkerId, now: float, *, breaker: Breaker, rates: Rates, incarnation: int = 0, tier: int = 0
     ) -> None:
-        self.id = worker_id
-        self.joined_at = now
+        self.id, self.joined_at = worker_id, now
         self.incarnation = incarnation
         """Number that changes with each restart of the worker, so that a new engine is not blamed for old failures."""
         self.tier = tier
@@ -259,6 +258,7 @@ class Worker:
             return
         if booking.service_s is not None:
             beside = booking.decodes_at_start
+            _explain_lateness(booking, booking.service_s, self.speed, uncached_tokens, self._concurrency)
             self.speed.learn_prefill(uncached_tokens, booking.service_s, booking.loads, decodes=beside)
         if completion_tokens is not None and completion_tokens > 1:
             others = (booking.decodes_beside + len(self._decoding)) / 2
@@ -292,7 +292,7 @@ class Worker:
 
     def _is_late(self, booking: Booking, now: float) -> bool:
         """Return whether the first pending prefill is so late that it must have waited in the engine's queue."""
-        return now - max(booking.booked_at, self._first_since) > LATE * booking.work_s + LATE_SLACK_S
+        return _is_late_after(now - max(booking.booked_at, self._first_since), booking.work_s)
 
     def _concurrency_wait_s(self, booking: Booking) -> float:
         """Return the seconds until enough answers have ended for the engine to run one more request."""
@@ -344,3 +344,17 @@ def _first_of(bookings: dict[Booking, None]) -> Booking | None:
     for booking in bookings:
         return booking
     return None
+
+
+def _explain_lateness(
+    booking: Booking, service_s: float, speed: WorkerSpeed, uncached_tokens: float, limit: ConcurrencyLimit
+) -> None:
+    """Undo what the late prefill of *booking* showed about *limit* if it took as long as its uncached tokens take."""
+    work_s = speed.prefill_s(uncached_tokens, booking.decodes_at_start) + speed.load_s(booking.loads)
+    if _is_late_after(service_s, booking.work_s) and not _is_late_after(service_s, work_s):
+        limit.was_explained()
+
+
+def _is_late_after(seconds: float, work_s: float) -> bool:
+    """Return whether a prefill of *work_s* predicted seconds is late if it takes *seconds* seconds."""
+    return seconds > LATE * work_s + LATE_SLACK_S

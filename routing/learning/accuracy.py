@@ -7,11 +7,14 @@ routed to caches that do not exist, and without this measurement only slow answe
 from typing import Final, Literal
 
 from routing.booking import Booking
+from routing.candidate import Source
 
 ENOUGH_TOKENS: Final = 4096.0
 """Number of tokens needed as evidence before any conclusion is drawn."""
 BAND: Final = 0.9
 """Agreement above which no correction is applied, because small deviations are only noise."""
+USUALLY: Final = 0.5
+"""Share of the recent predictions above which their usual outcome is to be right."""
 UNRELIABLE_BELOW = 0.5
 RELIABLE_ABOVE = 0.8
 
@@ -28,6 +31,8 @@ class Accuracy:
         self._reported = 0.0
         self._agreed = 0.0
         self._larger = 0.0
+        self._right = 0.0
+        self._requests = 0.0
         self._is_unreliable = False
 
     def learn(self, *, predicted: float, reported: float) -> None:
@@ -37,6 +42,8 @@ class Accuracy:
         self._reported = self._reported * keep + reported
         self._agreed = self._agreed * keep + min(predicted, reported)
         self._larger = self._larger * keep + max(predicted, reported)
+        self._right = self._right * keep + (reported >= BAND * predicted)
+        self._requests = self._requests * keep + 1.0
         if self._larger >= ENOUGH_TOKENS:
             self._is_unreliable = self.value < (RELIABLE_ABOVE if self._is_unreliable else UNRELIABLE_BELOW)
 
@@ -54,6 +61,15 @@ class Accuracy:
         return 1.0 if ratio > BAND else ratio
 
     @property
+    def is_usually_right(self) -> bool:
+        """Whether most recent requests had at least about as many cached tokens as predicted.
+
+        Predictions miss some prompts completely and most others not at all. The mean hit, which `correction` gives, is
+        then what a hit is worth, but hardly any request has it.
+        """
+        return self._right >= USUALLY * self._requests
+
+    @property
     def is_unreliable(self) -> bool:
         """Whether predictions are too inaccurate to use. Once true, only clearly better evidence resets this."""
         return self._is_unreliable
@@ -65,7 +81,7 @@ class Accuracy:
 
     def forget(self) -> None:
         """Discard all evidence about predictions, because the engine was replaced or its cache index was rebuilt."""
-        self._predicted = self._reported = self._agreed = self._larger = 0.0
+        self._predicted = self._reported = self._agreed = self._larger = self._right = self._requests = 0.0
         self._is_unreliable = False
 
 
@@ -126,6 +142,10 @@ class HitAccuracy:
         elif judgement == "cleared":
             self.predicted.forget()
         return judgement == "cleared"
+
+    def of(self, source: Source) -> Accuracy:
+        """Return the accuracy of the cache hits from *source*."""
+        return self.reported if source == "reported" else self.predicted
 
     def forget(self) -> None:
         """Discard all evidence about the worker's predictions, because the engine restarted."""

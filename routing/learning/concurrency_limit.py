@@ -23,6 +23,10 @@ class ConcurrencyLimit:
     def __init__(self) -> None:
         self.limit = math.inf
         """Number of requests in flight from which the next request would wait in the engine's queue."""
+        self._late = 0
+        """Number of prefills in a row that were late."""
+        self._limit_before = math.inf
+        """The limit before the first of these prefills."""
         self._unseen = ROOM_AT_FIRST
         self._reported_at: float | None = None
 
@@ -37,10 +41,24 @@ class ConcurrencyLimit:
     def began(self, decoding: int, *, late: bool) -> None:
         """Learn from the end of a prefill, at which *decoding* requests are generating tokens.
 
-        If the prefill was *late*, it waited in the engine's queue, so the engine is full. The limit still allows one
-        more request, to detect when the engine has room again.
+        A prefill that was *late* has waited in the engine's queue, or its prompt was not cached as predicted. Two late
+        prefills in a row show that the engine is full. The limit still allows one more request, to detect when the
+        engine has room again.
         """
-        self.limit = decoding + 1.0 if late else self.limit + 1.0
+        if not late:
+            self._late = 0
+            self.limit += 1.0
+            return
+        self._late += 1
+        if self._late == 1:
+            self._limit_before = self.limit
+        else:
+            self.limit = decoding + 1.0
+
+    def was_explained(self) -> None:
+        """Undo what a late prefill showed, because its prompt was longer than predicted."""
+        self._late = max(0, self._late - 1)
+        self.limit = max(self.limit, self._limit_before)
 
     def answered_early(self) -> None:
         """Raise the limit, because an answer was complete before its prefill was predicted to end."""

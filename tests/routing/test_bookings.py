@@ -40,6 +40,24 @@ class TestBooking:
         assert (0.11, 1) == (round(a.load.backlog_s, 9), a.load.in_flight)
         assert (0.0, 0) == (b.load.backlog_s, b.load.in_flight)
 
+    def test_its_work_is_that_of_the_usual_hit(self) -> None:
+        """One hit of four was missing, which makes hits worth three quarters; most prompts are cached nevertheless."""
+        fleet = a_fleet(A)
+        accuracy = worker_of(fleet, A).hit_accuracy.predicted
+        for reported in (0.0, 2000.0, 2000.0, 2000.0) * 3:
+            accuracy.learn(predicted=2000.0, reported=reported)
+        (usual,) = fleet.candidates(a_request(prompt_tokens=2000.0), 0.0)
+        usual = usual.changed(plain_tokens=1600.0, hit_tokens=1200.0)
+        booking = fleet.bookings.book(a_request(prompt_tokens=2000.0), usual, 0.0)
+        assert booking is not None
+        for reported in (0.0, 0.0, 2000.0) * 9:
+            accuracy.learn(predicted=2000.0, reported=reported)
+        unusual = fleet.bookings.book(a_request(prompt_tokens=2000.0), usual, 0.0)
+        assert unusual is not None
+
+        assert (0.41, 800.0) == (round(booking.work_s, 9), booking.uncached_tokens)
+        assert (0.81, 800.0) == (round(unusual.work_s, 9), unusual.uncached_tokens)
+
     def test_a_worker_that_left_since_it_was_ranked_cannot_be_booked(self) -> None:
         """Nothing is recorded of it."""
         index = an_index()

@@ -450,6 +450,9 @@ class TestRoom:
         worker = a_worker()
         worker.first_byte(booked(worker, 0.0, 1.0), 1.0)
         second = booked(worker, 1.0, 1.0)
+        worker.first_byte(second, 30.0)
+        worker.release(second, 30.0)
+        second = booked(worker, 30.0, 1.0)
         worker.first_byte(second, 60.0)
         assert 1.0 == self.room(worker, 60.0)
         booked(worker, 60.0, 0.01)
@@ -457,6 +460,20 @@ class TestRoom:
         worker.release(second, 60.02)
 
         assert 1.0 == self.room(worker, 60.02)
+
+    def test_what_was_late_because_its_prompt_was_not_cached_shows_nothing(self) -> None:
+        """Its answer shows that the engine computed 9,000 tokens instead of 100. Without such a report, two run."""
+        rooms = []
+        for uncached_tokens in (9000.0, 100.0):
+            worker = a_worker()
+            late = [booked(worker, at, 0.1, uncached=100.0) for at in (0.0, 0.0)]
+            worker.first_byte(late[0], 9.0)
+            worker.first_byte(late[1], 18.0)
+            for booking in late:
+                worker.learn(booking, 18.0, uncached_tokens=uncached_tokens, completion_tokens=None)
+            rooms.append(self.room(worker, 18.0))
+
+        assert [math.inf, 1.0] == rooms
 
     def test_what_came_by_another_way_takes_room(self) -> None:
         """The engine reports five requests in its queue, none of which is ours."""
@@ -633,8 +650,9 @@ class TestElsewhere:
         assert math.inf == worker.room(0.0, 0.05, 60.0) or worker.room(9.0, 0.05, 60.0) == 0.0
 
         worker.first_byte(own, 120.0)
+        worker.first_byte(booked(worker, 120.0, 0.1), 180.0)
 
-        assert 2.0 == worker.room(0.0, 0.05, 120.0) + worker.in_flight - 1.0
+        assert 3.0 == worker.room(0.0, 0.05, 180.0) + worker.in_flight - 1.0
 
     def test_our_own_prefill_is_not_measured_by_it(self) -> None:
         """It waited for the other one: 2 s of 3 were that one's. In one step both share the time by their work."""

@@ -58,9 +58,10 @@ def generated(worker: Worker, *, batch: int, tpot_s: float, at: float) -> None:
 
 
 def fill(worker: Worker) -> None:
-    """Two generate, the second of which came ten seconds late, when another had ended: two are all that run."""
+    """Two generate, which came five seconds late, each when another had ended: two are all that run."""
     for _ in range(2):
         worker.first_byte(booked(worker, 0.0, 0.1), 0.1)
-    late = booked(worker, 0.2, 0.1)
-    worker.release(next(iter(worker._decoding)), 10.0)
-    worker.first_byte(late, 10.0)
+    for at in (5.0, 10.0):
+        late = booked(worker, at - 4.8, 0.1)
+        worker.release(next(iter(worker._decoding)), at)
+        worker.first_byte(late, at)

@@ -62,6 +62,16 @@ def test_what_is_forgotten_is_not_held_against_the_next_engine() -> None:
     assert (1.0, 1.0, False) == seen(accuracy)
 
 
+def test_the_usual_outcome_is_that_of_most_requests() -> None:
+    """One prompt of three is missing, or two of three; a hit that is a tenth too long is right."""
+    right, missing, nearly = (2000.0, 2000.0), (2000.0, 0.0), (2000.0, 1800.0)
+
+    assert [True, True, False, True] == [
+        after(*pairs).is_usually_right
+        for pairs in ([], [right, missing, nearly] * 9, [missing, right, missing] * 9, [nearly])
+    ]
+
+
 def test_predictions_are_proven_by_enough_that_came_true() -> None:
     """One wrong prediction, or a tenth of many, is not enough."""
     assert [False, False, True] == [

@@ -12,17 +12,35 @@ def test_at_first_nothing_is_known() -> None:
     assert (math.inf, math.inf) == (limit.limit, limit.unseen(0.0))
 
 
-def test_a_prefill_that_is_late_shows_how_many_fit() -> None:
-    """Seven generate; one more may try."""
+def test_two_late_prefills_in_a_row_show_how_many_fit() -> None:
+    """Seven generate; one more may try. One late prefill alone may have had a prompt that was not cached."""
+    limit, one = ConcurrencyLimit(), ConcurrencyLimit()
+    limit.began(7, late=True)
+    limit.began(7, late=True)
+    one.began(7, late=True)
+    one.began(8, late=False)
+    one.began(9, late=True)
+
+    assert (8.0, math.inf) == (limit.limit, one.limit)
+
+
+def test_late_prefills_of_long_prompts_show_nothing() -> None:
+    """The limit is as before, and the next late prefill is the first again."""
     limit = ConcurrencyLimit()
     limit.began(7, late=True)
+    limit.began(7, late=True)
+    limit.was_explained()
+    assert math.inf == limit.limit
+    limit.was_explained()
+    limit.began(9, late=True)
 
-    assert 8.0 == limit.limit
+    assert math.inf == limit.limit
 
 
 def test_prefills_in_time_make_room_for_more() -> None:
     """Each for one."""
     limit = ConcurrencyLimit()
+    limit.began(7, late=True)
     limit.began(7, late=True)
     limit.began(8, late=False)
     limit.began(9, late=False)
