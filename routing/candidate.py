@@ -140,7 +140,15 @@ to prompts computed elsewhere.
 """
 
 WhyNotReady = Literal["down", "asleep", "draining"]
-WhyNot = WhyNotReady | Literal["breaker open", "not the worker that keeps the response", "a prefill worker"]
+WhyNot = (
+    WhyNotReady
+    | Literal[
+        "breaker open",
+        "not the worker that keeps the response",
+        "not among the allowed workers",
+        "a prefill worker",
+    ]
+)
 
 
 class Excluded(msgspec.Struct, frozen=True):

@@ -202,19 +202,24 @@ class Fleet:
     def candidates(self, request: Request, now: float, *, begins_session: bool = False) -> list[Candidate]:
         """Return the ready workers whose circuit breaker is closed, or all ready workers if no breaker is closed.
 
-        A pinned request has at most one candidate, the worker to which it is pinned.
+        A pinned request has at most one candidate, the worker to which it is pinned. A request with allowed workers has
+        only those as candidates.
         """
         ready = [worker for worker in self._workers.values() if worker.is_ready]
         if self.members.has_roles:
             ready = [worker for worker in ready if worker.role != "prefill"]
         if request.pinned is not None:
             ready = [worker for worker in ready if worker.id == request.pinned]
+        if request.allowed is not None:
+            ready = [worker for worker in ready if worker.id in request.allowed]
         workers = [worker for worker in ready if worker.breaker.allows(now)] or ready
         return self._as_candidates(workers, request, now, begins_session=begins_session)
 
     def prefill_candidates(self, request: Request, now: float) -> list[Candidate]:
         """Return the prefill workers that could compute the prompt of *request*, selected as in `candidates`."""
         ready = [worker for worker in self._workers.values() if worker.is_ready and worker.role == "prefill"]
+        if request.allowed is not None:
+            ready = [worker for worker in ready if worker.id in request.allowed]
         workers = [worker for worker in ready if worker.breaker.allows(now)] or ready
         return self._as_candidates(workers, request, now)
 
@@ -224,6 +229,8 @@ class Fleet:
         These workers are the last resort after all other workers have failed *request*.
         """
         ready = [w for w in self._workers.values() if w.is_answering and request.pinned in (None, w.id)]
+        if request.allowed is not None:
+            ready = [worker for worker in ready if worker.id in request.allowed]
         behind = [worker for worker in ready if not worker.breaker.allows(now)]
         return sorted(self._as_candidates(behind, request, now), key=lambda each: each.load.backlog_s)
 
@@ -285,4 +292,6 @@ def _why_not(worker: Worker, request: Request) -> WhyNot:
         return "a prefill worker"
     if request.pinned is not None and request.pinned != worker.id:
         return "not the worker that keeps the response"
+    if request.allowed is not None and worker.id not in request.allowed:
+        return "not among the allowed workers"
     return worker.why_not_ready or "breaker open"

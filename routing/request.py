@@ -12,7 +12,7 @@ LOW, NORMAL, HIGH = 0, 1, 2
 
 @mypyc_attr(acyclic=True)
 class Request(Value):
-    """Request data that routing strategies see."""
+    """Request data that routing strategies see. *output_tokens* is the expected number of tokens in the answer."""
 
     __match_args__ = (
         "prefix",
@@ -34,6 +34,7 @@ class Request(Value):
         "spill_in_s",
         "divides",
         "pulls",
+        "allowed",
     )
     __slots__ = __match_args__
 
@@ -58,6 +59,7 @@ class Request(Value):
         spill_in_s: float | None = None,
         divides: bool = False,
         pulls: bool = False,
+        allowed: frozenset[WorkerId] | None = None,
     ) -> None:
         self.prefix: Final = prefix
         self.prompt_bytes: Final = prompt_bytes
@@ -65,7 +67,6 @@ class Request(Value):
         self.prompt_tokens: Final = prompt_tokens
         """Number of prompt tokens, which is an estimate unless `exact` is known."""
         self.output_tokens: Final = output_tokens
-        """Expected number of tokens in the answer."""
         self.session: Final = session
         """Name that the caller gives to a session of requests that belong together."""
         self.streams: Final = streams
@@ -95,3 +96,5 @@ class Request(Value):
         """Whether one worker is allowed to compute the prompt while another worker generates the answer."""
         self.pulls: Final = pulls
         """Whether the worker is allowed to pull cached blocks from the host memory of another worker."""
+        self.allowed: Final = allowed
+        """The only workers that a proxy in front of the gateway accepts for the request, or None if it accepts all."""

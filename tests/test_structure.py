@@ -75,8 +75,8 @@ def test_the_table_names_the_longest(structure: Structure) -> None:
 
 
 def test_the_shape_is_that_of_the_design(own: Structure) -> None:
-    """Fifteen rooms, short functions and classes, settings read in one room, one direction."""
-    assert len(own.entries) <= 18
+    """Sixteen rooms, short functions and classes, settings read in one room, one direction."""
+    assert len(own.entries) <= 19
     assert own.functions[0].lines <= 60
     assert own.classes[0].lines <= 300
     assert len(own.importers) <= 15

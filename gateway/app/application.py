@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from ipaddress import ip_network
@@ -79,6 +79,7 @@ from gateway.proxy.disconnects import Disconnects
 from gateway.proxy.keep_alive import KeepAlive
 from gateway.proxy.proxy import Proxy
 from gateway.proxy.retry_policy import RetryPolicy
+from gateway.server.asgi import App
 from gateway.settings import Settings, SettingsError
 from gateway.telemetry.adapter_metrics import AdapterMetrics
 from gateway.telemetry.cache_metrics import CacheCollector
@@ -225,9 +226,26 @@ class _Parts:
     path: _Path
 
 
+@dataclass(frozen=True, slots=True)
+class Inside:
+    """Parts of a running gateway for a server beside the HTTP server."""
+
+    proxy: App
+    api: App
+    models: Models
+    clock: Clock
+    needs_keys: Callable[[], bool]
+    """Function that returns whether callers need keys."""
+
+
+Beside = Callable[[Inside], AbstractAsyncContextManager[None]]
+"""Function that returns the context in which a server runs beside the HTTP server."""
+
+
 def create_app(
     settings: Settings,
     *,
+    beside: Beside | None = None,
     configuration: ConfigSource | None = None,
     log_sink: Sink | None = None,
     login_token: str | None = None,
@@ -235,7 +253,8 @@ def create_app(
     """Build the gateway from *settings*. No I/O takes place before the lifespan of the application starts.
 
     If *configuration* is given, the gateway reloads settings from it when it changes. Request log lines are written to
-    *log_sink*, or to stdout if it is None. *login_token* is the token of a one-time link to the console.
+    *log_sink*, or to stdout if it is None. *beside* runs another server as long as the gateway runs. *login_token* is
+    the token of a one-time link to the console.
     """
     parts = _parts(settings, configuration, log_sink)
     admin = _admin(settings, parts)
@@ -246,7 +265,8 @@ def create_app(
             for app in (api, probes):
                 await used_once(app, OFTEN_ASKED)
             await used_once(admin)
-            yield
+            async with _beside(beside, parts, api):
+                yield
 
     api = _public(settings, parts, lifespan)
     probes = probes_api(api)
@@ -271,6 +291,16 @@ def create_app(
         cors_origins=settings.server.cors_origins,
         compress_min_bytes=settings.server.compress_min_bytes,
     )
+
+
+def _beside(beside: Beside | None, parts: _Parts, api: App) -> AbstractAsyncContextManager[None]:
+    if beside is None:
+        return nullcontext()
+    tenancy = parts.rules.tenancy
+    inside = Inside(
+        parts.path.proxy, api, parts.fleet.models, parts.outside.clock, needs_keys=lambda: not tenancy.is_open
+    )
+    return beside(inside)
 
 
 def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sink | None) -> _Parts:

@@ -43,6 +43,11 @@ def announce_admin_on_stdout(address: str) -> None:
     sys.stdout.write(f"admin: {address}\n")
 
 
+def announce_picker_on_stdout(address: str) -> None:
+    """Print the address of the endpoint picker. This line comes before the `ready:` line."""
+    sys.stdout.write(f"picker: {address}\n")
+
+
 def announcing(event: str) -> Announce:
     """Return a function that writes an address to stdout as a JSON line with the event name *event*."""
 

@@ -130,6 +130,12 @@ class WorkerBackend(Backend, Protocol):
         """Return the number of open connections to the worker, both busy and idle."""
         ...
 
+    def addressed(self, call: Call) -> Call:
+        """Return *call* as the worker receives it: with the whole path, and with all headers that `send` adds. Another
+        proxy can then send it in the gateway's place.
+        """
+        ...
+
     def abandon_unanswered(self) -> None:
         """Fail calls to the worker with an `UpstreamError` if no part of their response has arrived yet."""
         ...

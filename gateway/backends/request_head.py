@@ -2,12 +2,13 @@
 
 from gateway.backends.backend import Call
 from gateway.backends.upstream.origin import Origin
+from gateway.protocol.headers import Headers
 
 
 class RequestHead:
     """Serializer of the request heads for one worker. The parts that all requests share are prepared once."""
 
-    __slots__ = ("_base_path", "_fixed")
+    __slots__ = ("_base_path", "_fixed", "_key")
 
     def __init__(self, origin: Origin, *, api_key: str | None = None) -> None:
         """Create a serializer for *origin*. *api_key* is sent as ``authorization: Bearer``.
@@ -17,10 +18,16 @@ class RequestHead:
         """
         self._base_path = b" " + origin.base_path
         self._fixed = b" HTTP/1.1\r\nhost: " + origin.host_header
+        self._key: Headers = []
         if api_key is not None:
             if not api_key.isascii() or not api_key.isprintable():
                 raise ValueError("api_key contains a character that is not allowed in a header")
-            self._fixed += b"\r\nauthorization: Bearer " + api_key.encode("ascii")
+            self._key = [(b"authorization", b"Bearer " + api_key.encode("ascii"))]
+            self._fixed += b"\r\nauthorization: " + self._key[0][1]
+
+    def addressed(self, call: Call) -> Call:
+        """Return *call* with the base path and the API key of the worker. All other parts are unchanged."""
+        return call.changed(path=self._base_path[1:] + call.path, headers=call.headers + self._key)
 
     def encode(self, call: Call) -> bytes:
         """Return the request line and header fields of *call*, including the final empty line."""

@@ -105,6 +105,10 @@ class HttpWorker:
             is_again = True
             connection = await self._pool.open(deadline=self._first_byte_deadline(started))
 
+    def addressed(self, call: Call) -> Call:
+        """Return *call* with the worker's base path and API key (see `WorkerBackend.addressed`)."""
+        return self._request_head.addressed(call)
+
     def abandon_unanswered(self) -> None:
         """Fail all calls that have received no part of a response (see `WorkerBackend.abandon_unanswered`)."""
         self._pool.abandon_unanswered()

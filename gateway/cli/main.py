@@ -61,6 +61,25 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _picker(arguments: argparse.Namespace) -> int:
+    from gateway.app.application import create_app  # noqa: PLC0415
+    from gateway.app.mapping.surroundings import picker_rules  # noqa: PLC0415
+    from gateway.app.serving import announce_picker_on_stdout, announcing, serve  # noqa: PLC0415
+
+    configuration = ConfigSource(arguments.config, {**environment(), **_overrides(arguments)})
+    settings = configuration.load()
+    log_to_stderr(settings.logging.level, settings.logging.format)
+    configuration.log_warnings()
+    try:
+        from gateway.app.picker import picker_beside  # noqa: PLC0415
+    except ModuleNotFoundError as fault:
+        raise ServerError(f"The picker needs the package {fault.name}. Install warmgate[picker].") from None
+    announce = announcing("picker") if settings.logging.format == "json" else announce_picker_on_stdout
+    beside = picker_beside(picker_rules(settings), announce)
+    serve(settings, create_app=partial(create_app, configuration=configuration, beside=beside))
+    return 0
+
+
 def _demo(arguments: argparse.Namespace) -> int:
     check_simulator()
     from gateway.cli.demo import DemoOptions, run_demo  # noqa: PLC0415
@@ -79,6 +98,7 @@ def _overrides(arguments: argparse.Namespace) -> dict[str, str]:
         "WARMGATE_SERVER__HOST": arguments.host,
         "WARMGATE_SERVER__PORT": arguments.port,
         "WARMGATE_LOGGING__LEVEL": arguments.log_level,
+        "WARMGATE_PICKER__LISTEN": getattr(arguments, "listen", None),
     }
     return {name: str(value) for name, value in given.items() if value is not None}
 
@@ -110,6 +130,7 @@ def command_parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
 
     _add_serve(commands.add_parser("serve", help="run the gateway"))
+    _add_picker(commands.add_parser("picker", help="run the endpoint picker for Envoy (ext_proc), beside the gateway"))
     command = commands.add_parser("check", help="validate and print the effective settings; the same as `config show`")
     add_config_option(command)
     command.set_defaults(run=show)
@@ -128,6 +149,16 @@ def command_parser() -> argparse.ArgumentParser:
 
 def _add_serve(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_serve)
+    _add_server_options(command)
+
+
+def _add_picker(command: argparse.ArgumentParser) -> None:
+    command.set_defaults(run=_picker)
+    command.add_argument("--listen", help="address and port of the gRPC server instead of picker.listen")
+    _add_server_options(command)
+
+
+def _add_server_options(command: argparse.ArgumentParser) -> None:
     add_config_option(command)
     command.add_argument("--host", help="address to listen on instead of server.host")
     command.add_argument("--port", type=port, help="port to listen on instead of server.port, or 0 for any free port")

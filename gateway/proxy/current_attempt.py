@@ -44,6 +44,13 @@ class CurrentAttempt:
         exchange.hit_source = candidate.source
         return True
 
+    def move(self, request: Request, candidate: Candidate) -> None:
+        """Replace the slot by one on the worker *candidate*, which answers the request instead of the chosen worker."""
+        booking, self.booking = self.booking, None
+        if booking is not None:
+            self.release(booking, Ending.ABORTED)
+        self.reserve(request, candidate)
+
     def predict(self, request: Request, order: Sequence[Candidate], candidate: Candidate) -> None:
         """Record the predicted time to first token on *candidate*, and how much longer it is than on the best worker in
         *order*.

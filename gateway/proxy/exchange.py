@@ -2,6 +2,7 @@
 
 from typing import Final, Literal
 
+from gateway.backends.delivery import Delivery
 from gateway.models.model import Model
 from gateway.models.routes.route import RouteChoice
 from gateway.protocol.usage import Usage
@@ -144,6 +145,8 @@ class Exchange:
     """
     session: bytes | None = None
     """Session as workers receive it (see `engine_session`), or None if the request names no session."""
+    delivery: Delivery | None = None
+    """Delivery of the request by a server in front of the gateway, or None if the gateway itself sends the request."""
     trace: Trace | None = None
     """Trace of the request, or None if the request is not traced. Only the trace is allowed to keep a prompt, for
     configured trace receivers.

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
+from gateway.backends.delivery import Delivery
 from gateway.protocol import headers as header_rules
 from gateway.protocol.headers import Headers
 
@@ -29,6 +30,12 @@ class Incoming:
         self._scope = scope
         self._fields: dict[bytes, bytes] = header_rules.fields(scope["headers"])
         self.receive = receive
+
+    @property
+    def delivery(self) -> Delivery | None:
+        """Delivery by the server in front of the gateway, or None if the gateway itself sends the request."""
+        delivery: Delivery | None = self._scope.get("delivery")
+        return delivery
 
     @property
     def method(self) -> str:

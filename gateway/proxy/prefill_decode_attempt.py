@@ -3,7 +3,7 @@
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from gateway.backends.backend import Call, WorkerBackend
+from gateway.backends.backend import Backend, Call
 from gateway.protocol.endpoints.endpoint import Endpoint
 from gateway.protocol.errors import HandedOver
 from gateway.protocol.sse import StreamObserver
@@ -40,7 +40,7 @@ class PrefillDecodeAttempt:
     async def answer(  # noqa: PLR0917  # in the order in which they are known
         self,
         request: Request,
-        backend: WorkerBackend,
+        backend: Backend,
         candidate: Candidate,
         call: Call,
         observer: Callable[[], StreamObserver],

@@ -103,6 +103,7 @@ class Proxy:
         request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)
         exchange = Exchange(request_id, incoming.path, self._clock())
         exchange.keeps_decision = self._keeps_decisions
+        exchange.delivery = incoming.delivery
         endpoint = self._endpoints[exchange.path]
         tracer = self._tracers.current
         if tracer is not None:
@@ -186,7 +187,7 @@ class Proxy:
             model = self._models.find(body.model)
         else:
             model = await self._choose_model(exchange, raw, body, incoming, caller)
-        exchange.model, exchange.streams = model.name, body.streams
+        exchange.model, exchange.streams = model.name, body.streams and _is_seen(exchange)
         downstream.answers_as = (body.model, model.upstream_name) if model.answers_as_asked else None
         self._check_permissions(exchange, caller, model, body)
 
@@ -204,13 +205,12 @@ class Proxy:
         exchange.enter(None)
 
         sent = prioritized(call, endpoint, model, body, request)
-        places = None if body.places is None else await self._places(endpoint, model, sent)
+        places = None if body.places is None else await self._places(exchange, endpoint, model, sent)
         attempts = self._attempts(exchange, endpoint, caller, model, body, request, call, sent, places)
         del raw, body, call, sent  # a stream may last for minutes, and needs no prompt
         watch = self._disconnects.begin(incoming.receive)
         if exchange.streams:
-            self._keep_alive.begin(downstream)
-            self._admission.begin_stream(exchange, downstream)
+            self._begin_stream(exchange, downstream)
         model.in_flight += 1
         try:
             await self._relay.answer(attempts, downstream, watch, guard)
@@ -226,6 +226,11 @@ class Proxy:
                 self._keep_alive.end(downstream)
                 self._admission.end_stream(exchange, downstream)
 
+    def _begin_stream(self, exchange: Exchange, downstream: Downstream) -> None:
+        if exchange.delivery is None:  # otherwise, the server in front of the gateway begins the answer
+            self._keep_alive.begin(downstream)
+        self._admission.begin_stream(exchange, downstream)
+
     def _check_permissions(self, exchange: Exchange, caller: Caller | None, model: Model, body: Body) -> None:
         """Raise an error unless *caller* is allowed to send *body* to *model*.
 
@@ -239,9 +244,9 @@ class Proxy:
         if body.background:
             self._admission.check_background(caller, model)
 
-    async def _places(self, endpoint: Endpoint, model: Model, call: Call) -> Places | None:
+    async def _places(self, exchange: Exchange, endpoint: Endpoint, model: Model, call: Call) -> Places | None:
         """Return the positions of the fields of a large request body if its stream can be continued, or None."""
-        if model.continuation == "off" or not call.streams:
+        if model.continuation == "off" or not call.streams or exchange.delivery is not None:
             return None
         return await self._bodies.places(endpoint, call.body)
 
@@ -258,7 +263,7 @@ class Proxy:
         places: Places | None,
     ) -> Attempts:
         """Prepare the attempts to send *sent* to workers or *call* to fallbacks, with continuation on other workers."""
-        is_continued = model.continuation != "off" and call.streams
+        is_continued = model.continuation != "off" and call.streams and exchange.delivery is None
         continuation = (
             continuation_of(exchange.path, sent, body, mode=model.continuation, places=places) if is_continued else None
         )
@@ -333,11 +338,19 @@ class Proxy:
                 await self._admission.reserve_look(exchange, caller, model)
             raise unknown
         request = model.request(body, incoming.text_of, keeper, exact, caller)
+        if exchange.delivery is not None:
+            allowed = exchange.delivery.allowed(model.latest.workers)
+            request = request.changed(allowed=allowed, streams=exchange.streams)
         if exchange.trace is not None:
             exchange.trace.asked(incoming, raw, body, request, caller)
         if model.pulls is not None:
             request = model.pulls.allowed(request, exchange.path, body)
         return request if model.prefill_decode is None else model.prefill_decode.divided(request, exchange.path, body)
+
+
+def _is_seen(exchange: Exchange) -> bool:
+    """Return whether the body of the answer passes through the gateway."""
+    return exchange.delivery is None or exchange.delivery.shows_answers
 
 
 def _trace(error: Exception) -> str:

@@ -145,6 +145,8 @@ class RetryState:
 
     def _may_answer(self, request: Request, worker: Worker) -> bool:
         is_wanted = request.pinned is None or request.pinned == worker.id
+        if request.allowed is not None and worker.id not in request.allowed:
+            return False
         return worker.is_answering and is_wanted and self.may_ask(worker.id)
 
 

@@ -5,7 +5,7 @@ dispatch.
 from collections.abc import Callable, Sequence
 
 from cache_index import WorkerId
-from gateway.backends.backend import Call
+from gateway.backends.backend import Backend, Call, WorkerBackend
 from gateway.models.model import Model
 from gateway.protocol.endpoints.endpoint import Endpoint
 from gateway.protocol.errors import (
@@ -61,6 +61,7 @@ class WorkerAttempts:
         self._retry_policy = retry_policy
         self._clock = clock
         self._failure: UpstreamError | None = None  # of the last worker
+        self._others: Sequence[Candidate] = ()  # candidates after the one that is tried
         self.current = current = CurrentAttempt(model, exchange, continuation, clock=clock)
         self.retry_state = RetryState(model, exchange, retry_policy, may_cut_wait_short=may_cut_wait_short, clock=clock)
         self._adapter: AdapterAttempt | None = None
@@ -140,13 +141,16 @@ class WorkerAttempts:
             ):
                 raise self._exhausted()
             current.predict(self._request, order, candidate)
+            self._others = order[place + 1 :]
             try:
                 if self._adapter is not None:
                     return await self._adapter.answer(self._request, candidate, call, place == last, self._ask)
                 return await self._ask(candidate, call, place == last)
             except UpstreamError as error:
                 failure = self._failure = error.with_traceback(None)
-            await self.leave(candidate.worker, failure)
+            await self.leave(candidate.worker if current.booking is None else current.booking.worker, failure)
+            if self._exchange.delivery is not None:
+                raise self._exhausted()  # it sends a request at most once
         return None
 
     async def _ask(self, candidate: Candidate, call: Call, is_last: bool) -> Attempt:
@@ -158,16 +162,18 @@ class WorkerAttempts:
         exchange.sent_at = self._clock()
         booking, trace = current.booking, exchange.trace
         first_byte_s = None if is_last or booking is None else self._first_byte_s(booking)
-        backend = model.latest.workers[candidate.worker]
+        worker = model.latest.workers[candidate.worker]
+        backend: Backend = worker
+        if exchange.delivery is not None:
+            backend = exchange.delivery.to(worker, self._other_workers(), self._note_served)
         if trace is not None:
             is_continued = exchange.first_byte is not None
-            call = trace.attempt(call, backend.id, "worker", backend.url, is_continued=is_continued)
+            call = trace.attempt(call, worker.id, "worker", worker.url, is_continued=is_continued)
             trace.booked(self._request, candidate, booking)
         if self._prefill_decode is not None:
             attempt = await self._prefill_decode.answer(
                 self._request, backend, candidate, call, self._observer, first_byte_s
             )
-            booking = current.booking
         else:
             call = pulling(call, model.latest.pulls, candidate.pull)
             attempt = current.answer = await ask(
@@ -178,12 +184,32 @@ class WorkerAttempts:
         if attempt.observer is not None:
             now = self._clock()
             exchange.began(now)
+            booking = current.booking  # the worker may compute the prompt itself, or another one may answer
             if booking is not None:
                 model.fleet.bookings.first_byte(booking, now)
                 model.dispatch_queue.turn()
             if current.continuation is not None:
                 self._watch_stream(candidate.worker, attempt)
         return attempt
+
+    def _other_workers(self) -> list[WorkerBackend]:
+        """Return the workers that can answer if the worker that is tried fails, in order."""
+        workers = self._model.latest.workers
+        return [workers[each.worker] for each in self._others if each.worker in workers]
+
+    def _note_served(self, worker: WorkerId) -> None:
+        """Move the request's slot to *worker* if the server in front of the gateway has sent the request there, and
+        not to the worker that was chosen.
+        """
+        booking = self.current.booking
+        if booking is None or booking.worker == worker:
+            return
+        found = [each for each in self._others if each.worker == worker]
+        if not found:
+            pinned = self._request.changed(pinned=worker, allowed=None)
+            found = self._model.fleet.candidates(pinned, self._clock())
+        if found:
+            self.current.move(self._request, found[0])
 
     def _note_dispatch(self, dispatch: Dispatch, now: float) -> None:
         exchange = self._exchange
@@ -201,7 +227,9 @@ class WorkerAttempts:
         timeouts.
         """
         now = self._clock()
-        if not booking.request.streams or not self._model.retry_budget.has_room(now):
+        if not booking.request.streams or self._exchange.delivery is not None:
+            return None
+        if not self._model.retry_budget.has_room(now):
             return None
         predicted_s = self._model.fleet.bookings.first_byte_in_s(booking, now)
         return None if predicted_s is None else self._retry_policy.first_byte_s(predicted_s)

@@ -29,12 +29,14 @@ def call_of(  # noqa: PLR0917  # in the order in which they are known
         exchange.session = engine_session(request.session, request.team)
         headers.append((ENGINE_HEADER, exchange.session))
     shown = model.engine_fields.for_workers(body)
+    if body.streams and not exchange.streams:
+        shown = shown.changed(asks_usage=True)  # the answer does not pass through the gateway, which cannot strip it
     return Call(
         method=b"POST",
         path=incoming.target,
         headers=headers,
         body=endpoint.upstream_body(raw, incoming.content_type, shown, model.upstream_name),
-        streams=body.streams,
+        streams=exchange.streams,
         model=body.model,
         guardrail=None if guard is None else guard.native,
     )

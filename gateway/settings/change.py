@@ -10,8 +10,8 @@ from gateway.settings.schema import Settings
 
 FIXED: Final = (
     *("server", "routing", "index", "kv_events", "breaker", "retry", "drain", "logging", "kubernetes"),
-    *("admin", "console", "store", "replicas", "quota", "queue", "tracing", "request_shapes", "files", "identity"),
-    "advanced",
+    *("admin", "console", "picker", "store", "replicas", "quota", "queue", "tracing", "request_shapes", "files"),
+    *("identity", "advanced"),
 )
 """Groups of settings that take effect only after a restart. Changes in all other groups are applied at once."""
 

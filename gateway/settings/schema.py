@@ -26,6 +26,7 @@ from gateway.settings.files import FilesSettings
 from gateway.settings.guardrails import GuardrailSettings, unknown_guardrails
 from gateway.settings.identity import IdentitySettings
 from gateway.settings.models import ModelSettings
+from gateway.settings.picker import PickerSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
 from gateway.settings.rollout import RouteSettings, unknown_models
 from gateway.settings.routing import IndexSettings, KvEventsSettings, RoutingSettings
@@ -89,6 +90,10 @@ class Settings(Group):
         default=(), description="checks of requests and answers, which models and teams select by name"
     )
     admin: AdminSettings = Field(default=AdminSettings(), description="admin API under /admin/v1")
+    picker: PickerSettings = Field(
+        default=PickerSettings(),
+        description="endpoint picker for Envoy, which the command `warmgate picker` runs",
+    )
     console: ConsoleSettings = Field(
         default=ConsoleSettings(), description="console: web pages for people who operate the gateway"
     )

@@ -103,6 +103,9 @@ class Fake:
         self.replies.append(reply)
         return reply
 
+    def addressed(self, call: Call) -> Call:
+        return call
+
     def abandon_unanswered(self) -> None:
         self.was_abandoned = True
 

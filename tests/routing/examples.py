@@ -37,6 +37,7 @@ def a_request(
     pinned: WorkerId | None = None,
     strategy: str | None = None,
     exact: tuple[Prefix, ...] = (),
+    allowed: frozenset[WorkerId] | None = None,
 ) -> Request:
     """A prompt of one block of 64 bytes, 16 tokens, per letter."""
     return Request(
@@ -50,6 +51,7 @@ def a_request(
         pinned=pinned,
         exact=exact,
         strategy=strategy,
+        allowed=allowed,
     )
 
 

@@ -218,6 +218,7 @@ class TestFleetOfHalves:
 
     def test_who_computes_is_one_for_prompts(self, fleet: Fleet) -> None:
         assert [A] == [each.worker for each in fleet.prefill_candidates(divided(), 0.0)]
+        assert [] == fleet.prefill_candidates(divided().changed(allowed=frozenset({B})), 0.0)
         fleet.set_up(A, up=False)
         assert [] == fleet.prefill_candidates(divided(), 0.0)
 

@@ -560,6 +560,18 @@ class TestExcluded:
         fleet.set_asleep(B, asleep=True)
         assert [(A, elsewhere), (B, "asleep"), (C, elsewhere)] == reasons(fleet, request)
 
+    def test_only_allowed_workers_are_candidates(self) -> None:
+        """A proxy in front of the gateway may accept only some of the workers, also as a last resort."""
+        fleet = a_fleet(A, B, C)
+        request = a_request(allowed=frozenset({B, C}))
+
+        assert [B, C] == [each.worker for each in fleet.candidates(request, 0.0)]
+        assert [(A, "not among the allowed workers")] == reasons(fleet, request)
+        for worker in (A, B):
+            fail(fleet, worker, times=5)
+        assert [C] == [each.worker for each in fleet.candidates(request, 0.0)]
+        assert [B] == [each.worker for each in fleet.cut_off(request, 0.0)]
+
 
 def reasons(fleet: Fleet, request: Request) -> list[tuple[WorkerId, str]]:
     return [(each.candidate.worker, each.why_not) for each in fleet.excluded(request, 0.0)]

@@ -227,6 +227,7 @@ KEPT: dict[str, Kept] = {
 CACHES = {
     "cache_index/prefix.py": "seeds of scopes of up to 512 bytes, 256 of them",
     "cache_index/tokens.py": "digests of scopes of up to 512 bytes, 1024 of them",
+    "gateway/picker/destinations.py": "URLs and host names of workers, which are ours",
     "gateway/proxy/downstream.py": "names of backends, which are ours",
     "gateway/protocol/networks.py": "addresses of up to 100 characters, 1024 of them",
     "gateway/telemetry/trace_export/otlp.py": "attributes of up to 64 characters, names of up to 256, 4096 of them",

@@ -7,6 +7,7 @@ from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import ConfiguredModel
 from gateway.app.console import ConsoleRules
 from gateway.batch.files import FileRules
+from gateway.picker.rules import PickerRules
 from gateway.server.on_uvicorn import ServingOptions
 from gateway.server.shared_state import ConnectionLimits
 from gateway.settings import (
@@ -125,3 +126,15 @@ def team_receivers(settings: Settings) -> Mapping[str, Receiver]:
     """Return the trace receiver of each team, by team name."""
     found = {team.name: receiver_of(team.tracing) for team in settings.teams if team.tracing is not None}
     return {name: receiver for name, receiver in found.items() if receiver is not None}
+
+
+def picker_rules(settings: Settings) -> PickerRules:
+    """Return the settings of the endpoint picker and of its gRPC server."""
+    picker, server = settings.picker, settings.server
+    return PickerRules(
+        listen=picker.listen,
+        grace_s=server.shutdown_grace_s,
+        max_body_bytes=server.max_body_bytes,
+        max_fallbacks=picker.max_fallbacks,
+        is_conformance_test=picker.conformance,
+    )

@@ -39,9 +39,15 @@ class PlacedWorker:
 
     async def send(self, call: Call, *, first_byte_s: float | None = None) -> Reply:
         """Send a request (see `Backend.send`). Headers from the caller that select a worker are removed."""
+        return await self.address.http.send(self._pinned(call), first_byte_s=first_byte_s)
+
+    def addressed(self, call: Call) -> Call:
+        """Return *call* with the headers that select the worker, and as the shared address receives it."""
+        return self.address.http.addressed(self._pinned(call))
+
+    def _pinned(self, call: Call) -> Call:
         headers = [header for header in call.headers if header[0] not in PINNING]
-        pinned = call.changed(headers=headers + self._headers)
-        return await self.address.http.send(pinned, first_byte_s=first_byte_s)
+        return call.changed(headers=headers + self._headers)
 
     def abandon_unanswered(self) -> None:
         """Abandon the unanswered requests at the shared address, unless other workers still use it."""

@@ -101,6 +101,12 @@ class TestServe:
         assert 2 == main(["serve", "--config", str(path)])
         assert ("", f"The configuration file {path} does not exist.\n") == capsys.readouterr()
 
+    def test_the_picker_reads_the_same_file(self, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        path = tmp_path / "none.yaml"
+
+        assert 2 == main(["picker", "--config", str(path), "--listen", "127.0.0.1:9002"])
+        assert ("", f"The configuration file {path} does not exist.\n") == capsys.readouterr()
+
     def test_a_taken_port_is_one_sentence(self, config: Path, capsys: pytest.CaptureFixture[str]) -> None:
         """On stderr; exit code 1."""
         with taken_port() as port:

@@ -5,10 +5,12 @@ from gateway.app.mapping.surroundings import (
     admin_keys,
     configured_models,
     limits_of,
+    picker_rules,
     receiver_of,
     serving_options,
     team_receivers,
 )
+from gateway.picker.rules import PickerRules
 from gateway.settings import ServerSettings, build
 from gateway.telemetry.trace_export.tracing import Receiver
 from tests.gateway.settings.examples import SMALLEST, parsed
@@ -48,3 +50,15 @@ def test_a_receiver_has_an_address_and_headers() -> None:
     assert Receiver("http://o:4318", {"authorization": "Bearer s"}, content=True) == receiver_of(settings.tracing)
     assert {"red": Receiver("http://r", {"x-a": "b"})} == team_receivers(settings)
     assert None is receiver_of(parsed().tracing)
+
+
+def test_the_picker_has_the_limits_of_the_server() -> None:
+    data = {
+        "models": [{"name": "tiny", "workers": [{"url": "http://a"}]}],
+        "server": {"shutdown_grace_s": 7, "max_body_bytes": 1000},
+        "picker": {"listen": "0.0.0.0:9002", "max_fallbacks": 1, "conformance": True},
+    }
+
+    assert picker_rules(build(data, {})) == PickerRules(
+        listen="0.0.0.0:9002", grace_s=7.0, max_body_bytes=1000, max_fallbacks=1, is_conformance_test=True
+    )

@@ -1,0 +1,44 @@
+"""Interface between the proxy and a server in front of the gateway, such as Envoy, that sends requests to workers.
+
+The gateway then only chooses the worker. All other phases of a request are the same: the answer passes through the
+gateway, and the request holds its slot until the answer ends.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+from cache_index import WorkerId
+from gateway.backends.backend import Backend, WorkerBackend
+
+
+class Delivery(Protocol):
+    """Delivery of one request by a server in front of the gateway. A request is delivered at most once."""
+
+    @property
+    def shows_answers(self) -> bool:
+        """Return whether the body of the answer passes through the gateway."""
+        ...
+
+    def allowed(self, workers: Mapping[WorkerId, WorkerBackend]) -> frozenset[WorkerId] | None:
+        """Return those *workers* that the server accepts for the request, or None if it accepts all.
+
+        Raises:
+            NoWorker: if it accepts none of them.
+        """
+        ...
+
+    def to(
+        self, worker: WorkerBackend, others: Sequence[WorkerBackend], on_served: Callable[[WorkerId], None]
+    ) -> Backend:
+        """Return the backend that lets the server send a request to *worker*, or to one of *others* if *worker* fails.
+
+        *on_served* is called as soon as the answer begins, with the id of the worker that answers, if the server
+        reports it.
+        """
+        ...
+
+    def prefill_at(self, worker: WorkerBackend) -> None:
+        """Let the prefill worker *worker* compute the prompt of the request before it is answered. Call this method
+        before the request is sent.
+        """
+        ...

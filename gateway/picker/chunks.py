@@ -1,0 +1,61 @@
+"""Body of one direction of a request, which arrives in chunks and waits in memory until it is read."""
+
+import asyncio
+from collections import deque
+
+MAX_BYTES = 2**20
+"""Bytes that wait in memory. A longer body waits in Envoy, because the gateway reads no more of its gRPC stream."""
+
+
+class Chunks:
+    """Queue of chunks with a limit in bytes. One task writes, and another task reads."""
+
+    __slots__ = ("_bytes", "_chunks", "_filled", "_is_discarded", "_room", "ended")
+
+    def __init__(self) -> None:
+        self._chunks: deque[bytes] = deque()
+        self._bytes = 0
+        self._filled = asyncio.Event()
+        self._room = asyncio.Event()
+        self._is_discarded = False
+        self.ended = False
+        """Whether the last chunk was written."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no chunk waits to be read."""
+        return not self._chunks
+
+    async def put(self, data: bytes) -> None:
+        """Add a chunk, and wait while too many bytes wait to be read. Chunks after the end are ignored."""
+        if self.ended or self._is_discarded or not data:
+            return
+        self._chunks.append(data)
+        self._bytes += len(data)
+        self._filled.set()
+        while self._bytes > MAX_BYTES and not self._is_discarded:
+            self._room.clear()
+            await self._room.wait()
+
+    def end(self) -> None:
+        """Record that no more chunks follow."""
+        self.ended = True
+        self._filled.set()
+
+    async def get(self) -> bytes:
+        """Return all bytes that have arrived, and wait for at least one. Return ``b""`` at the end."""
+        while not self._chunks and not self.ended:
+            self._filled.clear()
+            await self._filled.wait()
+        data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._bytes = 0
+        self._room.set()
+        return data
+
+    def discard(self) -> None:
+        """Drop the chunks that wait and all later ones, because nothing reads them."""
+        self._is_discarded = True
+        self._chunks.clear()
+        self._bytes = 0
+        self._room.set()

@@ -1,0 +1,18 @@
+"""Settings of the endpoint picker, as plain values."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class PickerRules:
+    """Settings of the endpoint picker and of its gRPC server."""
+
+    listen: str = "127.0.0.1:9002"
+    """Address and port of the gRPC server. Port 0 selects any free port."""
+    grace_s: float = 30.0
+    """Seconds that running requests have to complete after the server has begun to stop."""
+    max_body_bytes: int = 8 * 2**20
+    max_fallbacks: int = 2
+    """Maximum number of further endpoints that Envoy gets for its retries."""
+    is_conformance_test: bool = False
+    """Whether callers choose endpoints by a header, and answers name the endpoint, as conformance tests require."""

@@ -1,0 +1,189 @@
+"""One request of Envoy: a stream of messages in both directions, connected to the gateway's application.
+
+The gateway serves the request as if a caller had sent it over HTTP, with all phases of `gateway.proxy`. The attempt to
+send it to a worker is an answer to Envoy, and Envoy's messages about the answer are the reply of the worker.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+from gateway.backends.backend import Call
+from gateway.picker import messages
+from gateway.picker.answer import Answer, WorkerHead
+from gateway.picker.chunks import Chunks
+from gateway.picker.heads import DESTINATION, request_changes
+from gateway.picker.reply import EnvoyReply
+from gateway.protocol.headers import Headers
+
+SERVED_HEADER = b"x-conformance-test-served-endpoint"
+"""Header in which the conformance tests of the Gateway API Inference Extension expect the endpoint that answered."""
+
+Write = Callable[[messages.Message], Awaitable[None]]
+
+
+class EnvoyStream:
+    """State of one request between Envoy and the gateway. Implements `gateway.picker.delivery.Wire`."""
+
+    def __init__(self, write: Write, head: messages.Message, *, reports_served: bool) -> None:
+        """Create the state of the request whose headers are in the message *head*. The function *write* sends a
+        message to Envoy. If *reports_served* is true, a header of the answer names the endpoint that has answered.
+        """
+        self._write_one = write
+        self._lock = asyncio.Lock()
+        self._mode, answer_mode = messages.body_modes(head)
+        self.headers = messages.headers_in(head.request_headers)
+        self._body = Chunks()
+        self._is_read = False  # the application has received the whole body
+        self._is_cut = False  # Envoy has ended the stream before the end of the body
+        self._has_trailers = False
+        self._answered = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._is_closed = False
+        self._reports_served = reports_served
+        self._served: str | None = None
+        self._reply = Chunks()
+        self.response = Answer(self._write, answer_mode, self._said)
+        self.shows_answers = answer_mode != messages.NONE
+        """Whether the body of the answer passes through the gateway."""
+        self.is_passed_on = False
+        """Whether the request goes to a worker without the phases of the proxy."""
+        self.is_handled = {self._mode, answer_mode} <= messages.HANDLED
+        """Whether the picker works with Envoy's body modes."""
+        self.shows_body = self._mode != messages.NONE and not head.request_headers.end_of_stream
+        """Whether the body of the request passes through the gateway."""
+        if not self.shows_body:
+            self._body.end()
+
+    # ---- messages of Envoy
+
+    async def run(self, incoming: AsyncIterator[messages.Message]) -> None:
+        """Read Envoy's messages about the request until Envoy ends the stream."""
+        handlers = {
+            "request_body": self._request_body,
+            "request_trailers": self._request_trailers,
+            "response_headers": self._response_headers,
+            "response_body": self._response_body,
+            "response_trailers": self._response_trailers,
+        }
+        async for message in incoming:
+            handler = handlers.get(message.WhichOneof("request") or "")
+            if handler is not None:
+                await handler(message)
+
+    async def begin(self) -> None:
+        """Let Envoy send the body if it waits for that."""
+        if self.shows_body and self._mode == messages.BUFFERED:
+            await self._write([messages.request_continued()])
+
+    def close(self) -> None:
+        """Record that Envoy has ended the stream. The gateway cancels the request, unless its answer is complete, or
+        the answer does not pass through the gateway, whose end is then the end of the stream.
+        """
+        if not self.shows_answers:
+            self._note_head(WorkerHead(200, [], ended=True))
+            self._reply.end()
+        if not self._body.ended:
+            self._is_cut = True
+            self._body.end()
+        self._is_closed = True
+        if self.shows_answers:
+            self._gone.set()
+
+    async def _request_body(self, message: messages.Message) -> None:
+        if self._body.ended:
+            return  # some versions of Envoy end a long body twice
+        await self._body.put(message.request_body.body)
+        if message.request_body.end_of_stream or self._mode == messages.BUFFERED:
+            self._body.end()
+
+    async def _request_trailers(self, _: messages.Message) -> None:
+        if self._mode == messages.FULL_DUPLEX_STREAMED and not self._body.ended:
+            self._has_trailers = True
+            self._body.end()
+        else:
+            await self._write([messages.request_trailers_continued()])
+
+    async def _response_headers(self, message: messages.Message) -> None:
+        headers = messages.headers_in(message.response_headers)
+        status = int(next((value for name, value in headers if name == b":status"), b"502"))
+        self._served = messages.served_in(message)
+        ended = message.response_headers.end_of_stream
+        self._note_head(WorkerHead(status, headers, ended=ended))
+        if ended:
+            self._reply.end()
+        if self.response.is_immediate:
+            return
+        if not self.shows_answers or (self.response.mode == messages.BUFFERED and not ended):
+            await self._write([messages.answer_continued()])
+
+    async def _response_body(self, message: messages.Message) -> None:
+        await self._reply.put(message.response_body.body)
+        if message.response_body.end_of_stream or self.response.mode == messages.BUFFERED:
+            self._reply.end()
+
+    async def _response_trailers(self, _: messages.Message) -> None:
+        head = self.response.head
+        if self.response.mode == messages.FULL_DUPLEX_STREAMED and head is not None and not self._reply.ended:
+            head.has_trailers = True
+            self._reply.end()
+        else:
+            await self._write([messages.answer_trailers_continued()])
+
+    def _note_head(self, head: WorkerHead) -> None:
+        if not self._answered.is_set():
+            self.response.head = head
+            self._answered.set()
+
+    # ---- the caller, as the gateway's application sees it
+
+    async def receive(self) -> dict[str, Any]:
+        """Return the next part of the request body, and after the body the end of the connection, as in ASGI."""
+        if not self._is_read:
+            data = await self._body.get()
+            if not self._is_cut:
+                self._is_read = self._body.ended and self._body.is_empty
+                return {"type": "http.request", "body": data, "more_body": not self._is_read}
+        await self._gone.wait()
+        return {"type": "http.disconnect"}
+
+    def drop_body(self) -> None:
+        """Drop the rest of the request body, because the request was answered without it."""
+        self._body.discard()
+
+    # ---- the worker, as the gateway's proxy sees it
+
+    async def forward(self, call: Call, destination: str) -> None:
+        """Let Envoy send *call* to one of the endpoints *destination* (see `Wire.forward`)."""
+        asked = next((value for name, value in self.headers if name == b":path"), b"")
+        wanted = [*call.headers, (DESTINATION, destination.encode("ascii"))]
+        path = None if call.path == asked else call.path
+        changes = request_changes(self.headers, wanted, path=path, length=len(call.body))
+        if not self.shows_body:
+            await self._write([messages.head_to(destination, changes)])
+        elif self._mode == messages.BUFFERED:
+            await self._write([messages.buffered_request_to(destination, changes, call.body)])
+        else:
+            await self._write(messages.request_to(destination, changes, call.body, has_trailers=self._has_trailers))
+
+    async def reply(self) -> tuple[EnvoyReply, str | None]:
+        """Return the worker's answer after its headers have arrived (see `Wire.reply`)."""
+        await self._answered.wait()
+        head = self.response.head
+        assert head is not None, "an answer has headers"
+        headers = [header for header in head.headers if not header[0].startswith(b":")]
+        return EnvoyReply(head.status, headers, self._reply), self._served
+
+    async def _write(self, sent: Iterable[messages.Message]) -> None:
+        """Send messages one after another. If Envoy has ended the stream, do nothing."""
+        async with self._lock:
+            for message in sent:
+                if self._is_closed:
+                    return
+                await self._write_one(message)
+
+    def _said(self) -> Headers:
+        """Return the headers that the picker adds to the answer of a worker."""
+        if not self._reports_served or self._served is None:
+            return []
+        return [(SERVED_HEADER, self._served.encode("latin-1"))]
