@@ -14,11 +14,13 @@ STRATEGY_HEADER: Final = b"x-warmgate-strategy"
 FIRST_TOKEN_HEADERS: Final = {
     b"x-warmgate-slo-ttft-ms": 0.001,
     b"x-llm-d-slo-ttft-ms": 0.001,
+    b"x-slo-ttft-ms": 0.001,
     b"x-warmgate-wanted-s": 1.0,
 }
 """Request headers for the target time to first token, and the length of the headers' time units in seconds.
 
-The first header that a request has counts. Clients of llm-d send the second one. The third one is the former name.
+The first header that a request has counts. Clients of llm-d send the second one, or the third one, which is its former
+name. The last one is the gateway's former name.
 """
 
 TIMEOUT_HEADERS: Final = (b"x-stainless-read-timeout", b"x-stainless-timeout")

@@ -141,7 +141,8 @@ class WorkerAttempts:
             ):
                 raise self._exhausted()
             current.predict(self._request, order, candidate)
-            self._others = order[place + 1 :]
+            if self._exchange.delivery is not None:
+                self._others = order[place + 1 :]
             try:
                 if self._adapter is not None:
                     return await self._adapter.answer(self._request, candidate, call, place == last, self._ask)

@@ -13,6 +13,7 @@ from gateway.proxy.exchange import Exchange
 from gateway.proxy.kv_transfer.bootstrap import BootstrapTransfer
 from gateway.proxy.kv_transfer.nixl import NixlTransfer
 from gateway.proxy.kv_transfer.prefill_workers import Asked, PrefillWorkers
+from gateway.proxy.kv_transfer.sidecar import SidecarTransfer
 from gateway.proxy.retry_policy import RetryPolicy
 from routing.candidate import Candidate
 from routing.request import Request
@@ -48,6 +49,8 @@ def kv_transfer_for(
 ) -> KvTransfer:
     """Return the object that transfers the prompt of *request* with the protocol that *plan* names."""
     prefills = PrefillWorkers(model, plan, request, exchange, retry_policy=retry_policy, clock=clock)
+    if exchange.delivery is not None:
+        return SidecarTransfer(exchange.delivery, prefills, endpoint, exchange)
     if plan.flow == "sglang":
         return BootstrapTransfer(plan, prefills, endpoint, exchange)
     return NixlTransfer(plan, prefills, endpoint, exchange, clock=clock)

@@ -27,6 +27,7 @@ def test_the_sdks_say_how_long_they_wait(headers: dict[bytes, str], expected: fl
     [
         ({b"x-warmgate-slo-ttft-ms": "250"}, 0.25),
         ({b"x-llm-d-slo-ttft-ms": "1500"}, 1.5),
+        ({b"x-slo-ttft-ms": "1500"}, 1.5),
         ({b"x-warmgate-wanted-s": "1.5"}, 1.5),
         ({b"x-warmgate-slo-ttft-ms": "0"}, 0.0),
         ({b"x-warmgate-slo-ttft-ms": "250", b"x-llm-d-slo-ttft-ms": "900"}, 0.25),
