@@ -6,8 +6,11 @@ from cache_index import Prefix, WorkerId
 from cache_index.native import mypyc_attr
 from cache_index.value import Value
 
-LOW, NORMAL, HIGH = 0, 1, 2
-"""Priority classes of requests. If all workers are busy, requests of a higher class go first."""
+BATCH, LOW, NORMAL, HIGH = -1, 0, 1, 2
+"""Priority classes of requests. If all workers are busy, requests of a higher class go first.
+
+The class BATCH is for lines of batches, which wait as long as any other request waits.
+"""
 
 
 @mypyc_attr(acyclic=True)

@@ -24,6 +24,7 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "UnknownModel": "Use a name that `GET /v1/models` lists.",
         "UnknownResponse": "Send the whole conversation instead of `previous_response_id`.",
         "UnknownFile": "Use an id that `GET /v1/files` lists.",
+        "UnknownBatch": "Use an id that `GET /v1/batches` lists.",
         "UnknownWorker": "Use an id that `warmgate workers list` shows.",
         "UnknownRoute": "Use a path of the page [Endpoints](routes.md). The error message can name a suitable path.",
         "MethodNotAllowed": "Use a method that the header `allow` names.",

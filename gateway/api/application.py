@@ -10,6 +10,7 @@ from starlette.exceptions import HTTPException
 from starlette.routing import BaseRoute, Match
 
 from gateway.api import base_url, probes
+from gateway.api import batches as batches_api
 from gateway.api import explain as explain_api
 from gateway.api import files as files_api
 from gateway.api import models as models_api
@@ -64,12 +65,13 @@ def public_api(
     api.state.explainer = explainer
     api.state.admin_access = admin_access
     api.state.access = access
-    api.state.files = None
+    api.state.files = api.state.batches = None
     routers = (
         base_url.router,
         models_api.router,
         responses_api.router,
         files_api.router,
+        batches_api.router,
         usage_api.router,
         probes.router,
         explain_api.router,

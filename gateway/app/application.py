@@ -35,6 +35,7 @@ from gateway.api.kept_responses import KeptResponses
 from gateway.api.refused_logins import RefusedLogins
 from gateway.api.usage import SelfView
 from gateway.app.asgi import Gateway
+from gateway.app.batches import BatchParts, batch_parts
 from gateway.app.config_source import ConfigSource, Reloader
 from gateway.app.console import console_of
 from gateway.app.diagnosis.gateway_diagnosis import GatewayDiagnosis
@@ -44,6 +45,7 @@ from gateway.app.live_settings import LiveSettings, Take
 from gateway.app.mapping.models import health_rules, serving_plan
 from gateway.app.mapping.surroundings import (
     admin_keys,
+    batch_rules,
     configured_models,
     console_rules,
     file_rules,
@@ -64,7 +66,6 @@ from gateway.app.tokenizers import Tokenizers
 from gateway.backends.client import WorkerClient
 from gateway.backends.fallbacks.canary import Canary
 from gateway.backends.http_client import HttpClient
-from gateway.batch.files import Files
 from gateway.models.cache_check import CacheCheck
 from gateway.models.registry import Models
 from gateway.models.response_affinity.owners import ResponseOwners
@@ -217,13 +218,13 @@ class _Parts:
     shapes: _Shapes | None
     """Recorded request shapes, or None if they are not recorded."""
     what_if: WhatIf
-    files: Files | None
-    """Files of teams, or None if the gateway serves no files."""
     loop_watch: LoopWatch
     metrics: Metrics
     receipts: ReceiptRing | None
     history: TrafficHistory
     path: _Path
+    batch: BatchParts | None
+    """Files and batches of teams, or None if the gateway does not serve them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +336,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
     recorder = None if shapes is None else shapes.recorder
     kept: list[Observer] = [each for each in (cache_activity, receipts, recorder) if each is not None]
     completed_requests = CompletedRequests([metrics, team_metrics, traffic, rules.tracing, *kept, *logs])
+    path = _path(settings, outside, fleet, rules, completed_requests, CompletedRequests(logs))
     return _Parts(
         outside,
         fleet,
@@ -347,12 +349,12 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         cache_activity,
         shapes,
         _what_if(settings, shapes, completed_requests, outside),
-        _files(settings, rules.tenancy, outside),
         loop_watch,
         metrics,
         receipts,
         _history(metrics, team_metrics, fleet.models, completed_requests, outside),
-        _path(settings, outside, fleet, rules, completed_requests, CompletedRequests(logs)),
+        path,
+        _batch(settings, outside, fleet, rules.tenancy, path.proxy),
     )
 
 
@@ -492,7 +494,8 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
     api.state.refused_logins = parts.rules.refused_logins
     stores = tenancy.stores
     api.state.store = tenancy
-    api.state.files = parts.files
+    if parts.batch is not None:
+        api.state.files, api.state.batches = parts.batch.files, parts.batch.batches
     api.state.self_view = SelfView(
         stores.usage, stores.quota, tenancy.plans, fleet.models, tenancy.zone, parts.outside.wall_clock
     )
@@ -649,8 +652,8 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
         live = parts.followed.live
         running.append(parts.followed.audit.started(lambda: live.in_force))
     running.append(path.owners.run())
-    if parts.files is not None:
-        running.append(parts.files.run())
+    if parts.batch is not None:
+        running += [parts.batch.files.run(), parts.batch.runner.run()]
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
 
 
@@ -819,9 +822,19 @@ def _what_if(
     )
 
 
-def _files(settings: Settings, tenancy: Tenancy, outside: _Outside) -> Files | None:
+def _batch(settings: Settings, outside: _Outside, fleet: _Fleet, tenancy: Tenancy, proxy: Proxy) -> BatchParts | None:
+    """Return files and batches, or None if the settings name no folder for them."""
     rules = file_rules(settings)
-    return None if rules is None else Files(tenancy.stores.files, rules, wall_clock=outside.wall_clock)
+    if rules is None:
+        return None
+    return batch_parts(
+        rules,
+        batch_rules(settings),
+        tenancy=tenancy,
+        models=fleet.models,
+        proxy=proxy,
+        wall_clock=outside.wall_clock,
+    )
 
 
 def _cache_activity(settings: Settings, outside: _Outside, fleet: _Fleet) -> CacheActivity | None:

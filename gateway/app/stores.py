@@ -11,8 +11,11 @@ from gateway.api.admin_v1.redis_claims import RedisClaims
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
 from gateway.app.sqlite_migrations import MIGRATIONS
 from gateway.app.store_rules import StoreAddressError, StoreRules
+from gateway.batch.line_store import LineStore
 from gateway.batch.records import RecordStore
+from gateway.batch.redis_lines import RedisLines
 from gateway.batch.redis_records import RedisRecords
+from gateway.batch.sqlite_lines import SqliteLines
 from gateway.batch.sqlite_records import SqliteRecords
 from gateway.models.response_affinity.owners import OwnerStore
 from gateway.models.response_affinity.redis_owners import RedisOwners
@@ -45,6 +48,8 @@ class Stores:
     quota: QuotaStore
     owners: OwnerStore
     files: RecordStore
+    batches: RecordStore
+    batch_lines: LineStore
     doubt: Callable[[StoreUnfit], None]
     """Function to call when the store turns out to be unfit for use.
 
@@ -139,6 +144,8 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
         quota=quota,
         owners=SqliteOwners(file, lifetime_s=rules.response_days * _DAY_S, wall_clock=wall_clock),
         files=SqliteRecords(file, "file"),
+        batches=SqliteRecords(file, "batch"),
+        batch_lines=SqliteLines(file),
         doubt=_goes_on,
         open=opened,
         identify=initialized,
@@ -180,6 +187,8 @@ def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
         quota=quota,
         owners=RedisOwners(link, lifetime_s=rules.response_days * _DAY_S),
         files=RedisRecords(link, "file"),
+        batches=RedisRecords(link, "batch"),
+        batch_lines=RedisLines(link),
         doubt=quota.doubt,
         open=opened,
         identify=lambda: teams.identify(given),

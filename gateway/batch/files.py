@@ -42,6 +42,7 @@ SWEPT: Final = 200
 """Maximum number of expired files to delete at once."""
 FORM_BYTES: Final = 64 * 1024
 """Bytes of a form that the limit of files allows in addition to the file."""
+_UNLIMITED: Final = 2**62
 EXPIRY_S: Final = (3600, 2_592_000)
 """Shortest and longest time in seconds after which a file expires, as in OpenAI's API."""
 
@@ -116,9 +117,9 @@ class Files:
         finally:
             self._uploads -= 1
 
-    async def add(self, team: str, file_id: str, info: FileInfo) -> TeamFile:
+    async def add(self, team: str, file_id: str, info: FileInfo, *, is_limited: bool = True) -> TeamFile:
         """Add a file to the store, whose content is in the folder already. An existing file with this id stays as it
-        is.
+        is. The limits of the team apply if *is_limited* is true. Results of batches are kept in any case.
 
         Raises:
             QuotaSpent: if the team has no room for the file. Its content then stays in the folder.
@@ -126,7 +127,8 @@ class Files:
         """
         rules = self._rules
         record = Record(file_id, team, float(info.expires_at), info.bytes, msgspec.json.encode(info))
-        if not await self._store.add(record, max_count=rules.max_team_files, max_size=rules.max_team_bytes):
+        most = (rules.max_team_files, rules.max_team_bytes) if is_limited else (_UNLIMITED, _UNLIMITED)
+        if not await self._store.add(record, max_count=most[0], max_size=most[1]):
             text = (
                 f"The team has no room for the file: it may keep {rules.max_team_files} files "
                 f"(files.max_team_files) with {rules.max_team_bytes} bytes (files.max_team_bytes). Delete files."
@@ -134,8 +136,8 @@ class Files:
             raise QuotaSpent(text)
         return TeamFile(file_id, team, info)
 
-    async def find(self, team: str, file_id: str) -> TeamFile:
-        """Return a file of *team*.
+    async def find(self, team: str, file_id: str, *, param: str = "file_id") -> TeamFile:
+        """Return a file of *team*. *param* is the name of the field with the id, for the error.
 
         Raises:
             UnknownFile: if the team has no such file, or it has expired.
@@ -143,7 +145,7 @@ class Files:
         """
         record = await self._store.find(team, file_id)
         if record is None or record.due_at <= self._wall_clock():
-            raise unknown_file(file_id)
+            raise unknown_file(file_id, param)
         return _file(record)
 
     async def content(self, team: str, file_id: str) -> Path:

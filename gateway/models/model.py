@@ -28,17 +28,17 @@ from gateway.protocol.session_identity import BY_SESSION, scoped_session, sessio
 from gateway.tenancy.ledger.price import Price
 from gateway.tenancy.quota.plan import Metered
 from gateway.tenancy.teams.caller import Caller
-from gateway.tenancy.teams.team import Priority
+from gateway.tenancy.teams.team import CallerPriority
 from routing.fleet import Fleet
-from routing.request import HIGH, LOW, NORMAL, Request
+from routing.request import BATCH, HIGH, LOW, NORMAL, Request
 from routing.retry_budget import RetryBudget
 from routing.strategies import STRATEGIES, WITHOUT_EVENTS
 
 SPILL_SHARE = 0.5
 """Share of a caller's timeout after which a fallback answers instead, because the fallback also needs time."""
 
-PRIORITIES: Final[dict[Priority, int]] = {"low": LOW, "normal": NORMAL, "high": HIGH}
-"""Routing priority for each priority of a team."""
+PRIORITIES: Final[dict[CallerPriority, int]] = {"batch": BATCH, "low": LOW, "normal": NORMAL, "high": HIGH}
+"""Routing priority for each priority of a caller."""
 
 
 @dataclass(slots=True)

@@ -8,8 +8,8 @@ from typing import Final
 from urllib.parse import quote
 
 PREFIX: Final = "/v1"
-_BELOW: Final = ("/models/", "/responses/", "/files/")
-_LISTS: Final = ("/models", "/files")
+_BELOW: Final = ("/models/", "/responses/", "/files/", "/batches/")
+_LISTS: Final = ("/models", "/files", "/batches")
 _SAFE: Final = "/!$&'()*+,;=:@"
 """Characters that need no escapes in a path (RFC 3986, 3.3), in addition to letters, digits and ``-._~``."""
 

@@ -13,6 +13,7 @@
     |   +-- UnknownModel        404 model_not_found
     |   +-- UnknownResponse     404 response_not_found
     |   +-- UnknownFile         404 file_not_found
+    |   +-- UnknownBatch        404 batch_not_found
     |   +-- UnknownWorker       404 worker_not_found
     |   +-- UnknownRoute        404
     |   +-- UnknownEntity       404, a team or a key
@@ -241,6 +242,13 @@ class UnknownFile(ClientError):
 
     status = 404
     code = "file_not_found"
+
+
+class UnknownBatch(ClientError):
+    """Raised if the caller's team has no batch with the id that the caller names."""
+
+    status = 404
+    code = "batch_not_found"
 
 
 class UnknownWorker(ClientError):

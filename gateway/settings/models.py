@@ -243,8 +243,9 @@ class ModelSettings(Group):
     )
     engine_priority: Literal["none", "low_first", "high_first"] = Field(
         default="none",
-        description="priority of a request (low, normal or high) that the gateway sends to the workers' engines: "
-        "low_first (high is -1, low is 1: vLLM with --scheduling-policy priority), high_first (high is 1, low is -1: "
+        description="priority of a request (batch, low, normal or high) that the gateway sends to the workers' "
+        "engines: low_first (high is -1, low is 1, batch is 2: vLLM with --scheduling-policy priority), high_first "
+        "(high is 1, low is -1, batch is -2: "
         "SGLang with --enable-priority-scheduling) or none",
     )
     allow_background: bool = Field(

@@ -14,6 +14,7 @@ from gateway.protocol.field_types import Group
 from gateway.settings.adapters import AdaptersSettings
 from gateway.settings.admin import AdminSettings
 from gateway.settings.advanced import AdvancedSettings
+from gateway.settings.batches import BatchesSettings
 from gateway.settings.console import ConsoleSettings
 from gateway.settings.discovery import KubernetesSettings
 from gateway.settings.engine_events import WorkerEventsSettings
@@ -75,6 +76,10 @@ class Settings(Group):
         default=RequestShapesSettings(), description="recording of the times and sizes of requests for replays"
     )
     files: FilesSettings = Field(default=FilesSettings(), description="files that teams upload for batches (/v1/files)")
+    batches: BatchesSettings = Field(
+        default=BatchesSettings(),
+        description="batches (/v1/batches), which run when workers have time. They are served if files.folder is set.",
+    )
     bedrock: BedrockSettings = Field(
         default=BedrockSettings(), description="Amazon Bedrock settings that all models share"
     )

@@ -2,7 +2,8 @@
 
 1. The highest priority class goes first, except for a share that all lower classes have together. If a team has not
    been served for a long time, its oldest request moves up one class. The wait of the request itself does not matter,
-   because a team that floods the queue also waits long.
+   because a team that floods the queue also waits long. Lines of batches go after all other requests, without a share
+   and without moving up.
 2. Teams of one class share the fleet by weight, measured by the cost of their requests (see `ShareAccounts`). The
    number of waiting requests of one team has no effect on other teams.
 3. The rank function of the caller decides the order of the requests within a team.
@@ -11,13 +12,17 @@
 import heapq
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from routing.dispatcher import MIN_RETRY_S, Refusal
 from routing.explanation import longest_wait_s
 from routing.learning.throughput import Throughput
 from routing.queueing.share_accounts import ShareAccounts
 from routing.queueing.waiting import Waiting
-from routing.request import HIGH, Request
+from routing.request import BATCH, HIGH, LOW, Request
+
+_BATCH_SHARE: Final = 0.001
+"""Share of the throughput by which the wait of lines of batches is estimated while other requests wait."""
 
 Rank = Callable[[Waiting], tuple[bool, float]]
 """Function that returns the rank of a waiting request. The request with the lowest rank is sent first."""
@@ -112,7 +117,7 @@ class FairQueue:
     def __init__(self, rules: Fairness = Fairness()) -> None:
         self._rules = rules
         self._waiting: dict[int, Waiting] = {}
-        self._classes = [_PriorityClass() for _ in range(HIGH + 1)]
+        self._classes = {level: _PriorityClass() for level in range(BATCH, HIGH + 1)}
         self._accounts: ShareAccounts[int] = ShareAccounts()
         self._throughput = Throughput()
         self._gives_up_at = float("inf")
@@ -179,7 +184,7 @@ class FairQueue:
             yield from self._classes[next(iter(shares))].in_order(rank)
             return
         given = {level: self._classes[level].in_order(rank) for level in shares}
-        accounts = {level: self._accounts.account(level) for level in shares}
+        accounts = {level: self._accounts.account(level) for level in shares if level != BATCH}
         while accounts:
             level = min(accounts, key=lambda level: (accounts[level], -level))
             each = next(given[level], None)
@@ -188,6 +193,8 @@ class FairQueue:
             else:
                 yield each
                 accounts[level] += each.cost_s / shares[level]
+        if BATCH in given:
+            yield from given[BATCH]
 
     def owed(self, rank: Rank) -> list[Waiting]:
         """Return the requests that no later arrival could overtake: the first request of each team with the lowest
@@ -195,7 +202,7 @@ class FairQueue:
 
         Only the highest priority class that has ever been served has such requests.
         """
-        for level in range(HIGH, -1, -1):
+        for level in range(HIGH, BATCH - 1, -1):
             served = self._classes[level]
             if served.teams or served.accounts.is_used:
                 owed = [team for name, team in served.teams.items() if served.accounts.stands_first(name)]
@@ -304,17 +311,19 @@ class FairQueue:
         """Return the share of each priority class that has waiting requests, and of *and_level*, highest first."""
         shares: dict[int, float] = {}
         left = 1.0
-        for level in range(HIGH, -1, -1):
+        for level in range(HIGH, LOW - 1, -1):
             if self._classes[level].teams or level == and_level:
                 shares[level] = left * (1.0 - self._rules.low_share)
                 left *= self._rules.low_share
         if shares:
             shares[next(reversed(shares))] += left
+        if self._classes[BATCH].teams or and_level == BATCH:
+            shares[BATCH] = _BATCH_SHARE if shares else 1.0
         return shares
 
     def _promote(self, now: float) -> None:
         """Move the oldest request of each starved team up one priority class."""
-        for level in range(HIGH):
+        for level in range(LOW, HIGH):
             for each in self._classes[level].starved(self._rules.starvation_s, now):
                 self._classes[level].remove(each)
                 each.level += 1

@@ -6,6 +6,7 @@ from pathlib import Path
 from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import ConfiguredModel
 from gateway.app.console import ConsoleRules
+from gateway.batch.batches import BatchRules
 from gateway.batch.files import FileRules
 from gateway.picker.rules import PickerRules
 from gateway.server.on_uvicorn import ServingOptions
@@ -79,6 +80,19 @@ def file_rules(settings: Settings) -> FileRules | None:
         max_team_bytes=files.max_team_bytes,
         max_team_files=files.max_team_files,
         keep_s=files.keep_s,
+    )
+
+
+def batch_rules(settings: Settings) -> BatchRules:
+    """Return the rules of batches, which apply if the gateway serves files."""
+    batches = settings.batches
+    return BatchRules(
+        max_team_batches=batches.max_team_batches,
+        keep_s=settings.files.keep_s,
+        max_in_flight_per_worker=batches.max_in_flight_per_worker,
+        lease_s=batches.lease_s,
+        max_line_bytes=settings.server.max_body_bytes,
+        max_lines=settings.files.max_lines,
     )
 
 

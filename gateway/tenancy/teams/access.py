@@ -74,6 +74,8 @@ class Access:
         self._marked: dict[bytes, Caller] = {}
         # The same for tokens, which expire.
         self._marked_tokens: dict[bytes, MarkedToken] = {}
+        self._lent: dict[bytes, Caller] = {}
+        """Callers by the SHA-256 of secrets that the gateway itself made, for requests that it sends to itself."""
         # Passed as salt and person: as a key it would be one more block to hash, half of the work.
         self._unmarked = blake2s(
             salt=secrets.token_bytes(blake2s.SALT_SIZE), person=secrets.token_bytes(blake2s.PERSON_SIZE)
@@ -91,6 +93,16 @@ class Access:
         self._digests.clear()
         self._marked.clear()
         self._marked_tokens.clear()
+
+    def lend(self, secret: str, caller: Caller) -> None:
+        """Let the gateway itself send requests as *caller* with *secret*, which it made and keeps to itself, until
+        `take_back`. The gateway has checked that the key of *caller* is valid.
+        """
+        self._lent[hashed(secret)] = caller
+
+    def take_back(self, secret: str) -> None:
+        """Refuse *secret* from now on."""
+        self._lent.pop(hashed(secret), None)
 
     def known(self, fields: dict[bytes, bytes]) -> Caller | None:
         """Return the caller if `mark` has remembered the same headers, or None if `caller` must decide. Takes about 0.4
@@ -163,6 +175,9 @@ class Access:
         if caller is None:
             if self._tokens is not None and is_token(secret):
                 return _verified(self._tokens, secret)
+            lent = self._lent.get(sha256)
+            if lent is not None:
+                return lent
             raise self._unknown()
         if remembered is None:
             self._remember(sha256, digest)
@@ -204,12 +219,20 @@ class Access:
             await self._catch_up()
         return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
 
+    def check_key(self, caller: Caller) -> None:
+        """Raise InvalidKey if the key of *caller* has expired, or is blocked, or its team is blocked."""
+        self._check_state(caller, self._wall_clock())
+
     def _check(self, caller: Caller, digest: str) -> None:
         """Raise an error unless the caller is allowed to use the key, identified by a current or former secret."""
         key = caller.key
         now = self._wall_clock()
         if not is_same(digest, key.digest) and not any(is_same(digest, each.digest) for each in key.formers(now)):
             raise InvalidKey(f"The API key {key.id!r} has a new secret, and the old secret is no longer valid")
+        self._check_state(caller, now)
+
+    def _check_state(self, caller: Caller, now: float) -> None:
+        key = caller.key
         if key.expires_at is not None and now >= key.expires_at:
             raise InvalidKey(f"The API key {key.id!r} has expired")
         if key.blocked:

@@ -3,7 +3,7 @@
 from gateway.protocol.networks import Networks
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.permits import Permits
-from gateway.tenancy.teams.team import Priority, Team
+from gateway.tenancy.teams.team import CallerPriority, Team
 
 
 class Caller:
@@ -37,7 +37,7 @@ class Caller:
         self.team_name: str = team.name
         self.key_id: str = key.id
         self.project: str | None = key.project
-        self.priority: Priority = key.priority or team.priority
+        self.priority: CallerPriority = key.priority or team.priority
         self.weight: float = team.weight if key.weight is None else key.weight
         """Share of fully used workers that the caller gets, relative to other callers."""
         self.may_fall_back: bool = team.fallback if key.fallback is None else key.fallback
@@ -52,6 +52,15 @@ class Caller:
         """Whether the caller needs nothing but the current secret, because no expiry, no blocking and no address check
         applies.
         """
+
+    def for_batch(self) -> "Caller":
+        """Return a caller for lines of batches that the same key created, which have the lowest priority. The network
+        of the request that created the batch was checked.
+        """
+        caller = Caller(self.team, self.key)
+        caller.priority = "batch"
+        caller.networks = None
+        return caller
 
     def __repr__(self) -> str:
         return f"Caller(team={self.team.name!r}, key={self.key.id!r})"

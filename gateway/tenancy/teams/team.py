@@ -7,6 +7,8 @@ import msgspec
 from gateway.tenancy.teams.limits import Limits
 
 Priority = Literal["high", "normal", "low"]
+CallerPriority = Literal["high", "normal", "low", "batch"]
+"""Priority of a caller. The priority `batch`, below all others, is that of lines of batches."""
 """Priority of requests. Higher priorities are served first, but lower priorities keep a minimum share of the
 throughput.
 """

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from routing.queueing.fair_queue import Fairness, FairQueue
 from routing.queueing.waiting import Waiting
-from routing.request import HIGH, LOW, NORMAL, Request
+from routing.request import BATCH, HIGH, LOW, NORMAL, Request
 from tests.routing.examples import a_request
 
 
@@ -477,3 +477,33 @@ class TestSpill:
 
         assert ["red"] == [refusal.request.team for refusal in refusals]
         assert {"blue": 2, "red": 1} == queue.by_team
+
+
+def test_lines_of_batches_go_last() -> None:
+    """Whatever they cost and however long they wait, and without a share that the low classes have."""
+    line = Line(waits("blue", 0.1, priority=BATCH), waits("blue", priority=LOW), waits("red", priority=HIGH))
+    line.now = 1000.0
+
+    assert [HIGH, LOW, BATCH] == [line.serve().request.priority for _ in range(3)]
+
+
+def test_lines_of_batches_get_nothing_while_others_wait() -> None:
+    line = Line(waits("green", priority=BATCH), waits("blue", priority=NORMAL), starvation_s=5.0)
+
+    assert {"blue": 100.0} == line.serve_for(100.0)
+
+
+def test_lines_of_batches_alone_share_the_fleet_by_team() -> None:
+    line = Line(waits("green", priority=BATCH), waits("blue", priority=BATCH))
+
+    assert {"blue": 50.0, "green": 50.0} == line.serve_for(100.0)
+
+
+def test_a_line_of_a_batch_is_served_while_others_wait() -> None:
+    """If it did not wait itself, its cost counts against the account of its class alone."""
+    queue = FairQueue()
+    queue.add(waits("blue"), 0.0)
+    queue.served("green", BATCH, 1.0, 5.0, 0.0)
+    queue.add(waits("green", priority=BATCH), 0.0)
+
+    assert ["blue", "green"] == [each.team for each in queue.in_order(1.0, cheap_first)]

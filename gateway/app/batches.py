@@ -1,0 +1,87 @@
+"""Assembly of files and batches, if the gateway serves them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from gateway.app.stores import Stores
+from gateway.app.tenancy import Tenancy
+from gateway.batch.batch import TeamBatch
+from gateway.batch.batches import Batches, BatchRules
+from gateway.batch.files import FileRules, Files
+from gateway.batch.identity import KeyIdentity
+from gateway.batch.lane import Lane
+from gateway.batch.line_call import App
+from gateway.batch.line_runner import LineRunner
+from gateway.batch.planner import planned
+from gateway.batch.results import BatchFolder
+from gateway.batch.runner import BatchRunner
+from gateway.models.registry import Models
+
+
+@dataclass(frozen=True, slots=True)
+class BatchParts:
+    """Files and batches of teams, and what runs batches."""
+
+    files: Files
+    batches: Batches
+    runner: BatchRunner
+    lane: Lane
+
+
+def batch_parts(
+    file_rules: FileRules,
+    batch_rules: BatchRules,
+    *,
+    tenancy: Tenancy,
+    models: Models,
+    proxy: App,
+    wall_clock: Callable[[], float],
+) -> BatchParts:
+    """Return files and batches in the store of *tenancy*. *proxy* serves the requests in the lines of batches."""
+    stores: Stores = tenancy.stores
+    files = Files(stores.files, file_rules, wall_clock=wall_clock)
+    identity = KeyIdentity(tenancy.directory, tenancy.access)
+    lane = Lane(models, per_worker=batch_rules.max_in_flight_per_worker)
+
+    def line_runner(batch: TeamBatch, folder: BatchFolder) -> LineRunner:
+        return LineRunner(
+            batch,
+            folder,
+            app=proxy,
+            lines=stores.batch_lines,
+            lane=lane,
+            identity=identity,
+            lease_s=batch_rules.lease_s,
+            wall_clock=wall_clock,
+        )
+
+    runner = BatchRunner(
+        stores.batches,
+        stores.batch_lines,
+        files,
+        batch_rules,
+        planner=planned,
+        check_model=partial(_check_model, models, identity),
+        line_runner=line_runner,
+        wall_clock=wall_clock,
+    )
+    batches = Batches(
+        stores.batches, stores.batch_lines, files, batch_rules, wall_clock=wall_clock, on_change=runner.look
+    )
+    return BatchParts(files, batches, runner, lane)
+
+
+def _check_model(models: Models, identity: KeyIdentity, batch: TeamBatch, asked: str) -> None:
+    """Raise an error unless the key of *batch* may use the model *asked*.
+
+    Raises:
+        UnknownModel: if there is no such model or route.
+        Forbidden: if the key may not use it.
+        InvalidKey: if the key is no longer valid.
+    """
+    caller = identity.caller(batch.info.key, batch.team)
+    name = models.configured_name(asked)
+    if models.route(asked) is None:
+        name = models.find(asked).name
+    caller.permits.check_model(asked, name)

@@ -1,0 +1,244 @@
+"""Validation of the input file of a batch, and the order in which to run its lines, in one pass over the file.
+
+Lines whose prompts begin alike follow each other, so that a worker computes a shared prefix once. The order compares
+prompts block by block, by hashes: lines with the same first blocks are neighbors, as in a depth-first walk through the
+tree of prefixes. The hashes of a file take 1/32 of its size in memory.
+"""
+
+import os
+import struct
+from collections.abc import Iterator
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO, Any, Final
+
+import msgspec
+
+from gateway.protocol.body import Body
+from gateway.protocol.endpoints.endpoint import JSON
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.errors import DECODE_ERRORS, ClientError
+
+SERVED: Final = ("/v1/chat/completions", "/v1/completions", "/v1/embeddings", "/v1/responses")
+"""Endpoints that the lines of a batch can call."""
+MAX_ERRORS: Final = 100
+"""Maximum number of errors that the validation of a file reports."""
+MAX_MODELS: Final = 100
+"""Maximum number of models in one file."""
+MAX_CUSTOM_ID: Final = 512
+_BLOCK_BYTES: Final = 256
+"""Bytes of a prompt that one hash stands for, about four blocks of an engine."""
+_HASH_BYTES: Final = 8
+_PIECE: Final = 2**20
+"""Bytes of a too long line to skip at once."""
+_ENTRY: Final = struct.Struct("<IQI")
+
+
+class PlanJob(msgspec.Struct, frozen=True):
+    """File to validate, and limits of it."""
+
+    input: str
+    plan: str
+    """Path of the file to which the order of the lines is written."""
+    endpoint: str
+    max_lines: int
+    max_line_bytes: int
+
+
+class LineFault(msgspec.Struct, frozen=True):
+    """Fault of a line, in the form of OpenAI's API."""
+
+    code: str
+    message: str
+    param: str | None
+    line: int | None
+    """Number of the line, from 1, or None if the fault concerns the file."""
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """Result of a validation. Without faults, the order of the lines was written."""
+
+    total: int
+    faults: list[LineFault]
+    models: dict[str, int]
+    """Number of the first line that names the model, by model."""
+
+
+class PlannedLine(msgspec.Struct, frozen=True):
+    """Place of a line in the input file."""
+
+    number: int
+    """Number of the line, from 1."""
+    start: int
+    length: int
+
+
+class BatchLine(msgspec.Struct):
+    """Line of the input file, with OpenAI's fields."""
+
+    custom_id: str
+    method: str
+    url: str
+    body: msgspec.Raw
+
+
+_decode_line = msgspec.json.Decoder(BatchLine).decode
+
+
+class _LineRefused(Exception):
+    """Raised if a line is not valid."""
+
+    def __init__(self, code: str, message: str, param: str | None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.param = param
+
+
+def plan(job: PlanJob) -> Planned:
+    """Validate the file of *job*, and write the order of its lines if it is valid.
+
+    Raises:
+        OSError: if a file cannot be read or written.
+    """
+    planning = _Planning(job)
+    with Path(job.input).open("rb") as file:
+        for line, data in _lines(file, job.max_line_bytes):
+            if not planning.add(line, data):
+                break
+    planning.end()
+    if not planning.faults:
+        _write(Path(job.plan), planning.in_order())
+    return Planned(planning.total, planning.faults, planning.models)
+
+
+def planned_line(plan_file: IO[bytes], place: int) -> PlannedLine:
+    """Return the line that is at *place* in the order of *plan_file*. Several threads may read one file."""
+    return PlannedLine(*_ENTRY.unpack(os.pread(plan_file.fileno(), _ENTRY.size, place * _ENTRY.size)))
+
+
+def planned_lines(plan_file: IO[bytes]) -> list[PlannedLine]:
+    """Return all lines of *plan_file* in the order in which to run them."""
+    plan_file.seek(0)
+    return [PlannedLine(*entry) for entry in _ENTRY.iter_unpack(plan_file.read())]
+
+
+def read_line(input_file: IO[bytes], line: PlannedLine) -> BatchLine:
+    """Return a line of the input file, which was validated. Several threads may read one file."""
+    return _decode_line(os.pread(input_file.fileno(), line.length, line.start))
+
+
+class _Planning:
+    """State of the pass over one file."""
+
+    def __init__(self, job: PlanJob) -> None:
+        self._job = job
+        self._endpoint = ENDPOINTS[job.endpoint]
+        self._keys: list[tuple[bytes, PlannedLine]] = []
+        self._custom_ids: set[bytes] = set()
+        self.faults: list[LineFault] = []
+        self.models: dict[str, int] = {}
+        self.total = 0
+
+    def add(self, line: PlannedLine, data: bytes | None) -> bool:
+        """Validate one line, of which *data* is None if it is too long. Return whether to continue."""
+        if data is not None and not data.strip():
+            return True
+        self.total += 1
+        if self.total > self._job.max_lines:
+            text = f"The file has more than {self._job.max_lines} lines, which is the limit (files.max_lines)"
+            self.faults.append(LineFault("too_many_lines", text, None, line.number))
+            return False
+        try:
+            self._keys.append((self._key(line, data), line))
+        except _LineRefused as fault:
+            self.faults.append(LineFault(fault.code, str(fault), fault.param, line.number))
+        return len(self.faults) < MAX_ERRORS
+
+    def end(self) -> None:
+        if self.total == 0:
+            self.faults.append(LineFault("empty_file", "The file has no lines", "input_file_id", None))
+
+    def in_order(self) -> list[PlannedLine]:
+        """Return all lines in the order in which to run them. Lines with equal prompts keep the order of the file."""
+        self._keys.sort(key=lambda each: each[0])
+        return [line for _, line in self._keys]
+
+    def _key(self, line: PlannedLine, data: bytes | None) -> bytes:
+        """Return the key by which to sort a line.
+
+        Raises:
+            _LineRefused: if the line is not valid.
+        """
+        if data is None:
+            text = (
+                f"The line has more than {self._job.max_line_bytes} bytes, which is the limit (server.max_body_bytes)"
+            )
+            raise _LineRefused("line_too_long", text, None)
+        try:
+            read = _decode_line(data)
+        except DECODE_ERRORS as fault:
+            text = f"The line is not a JSON object with custom_id, method, url and body: {fault}"
+            raise _LineRefused("invalid_json_line", text, None) from None
+        self._check(read)
+        body = self._body(read)
+        if len(self.models) == MAX_MODELS and body.model not in self.models:
+            raise _LineRefused("too_many_models", f"The file names more than {MAX_MODELS} models", "body.model")
+        self.models.setdefault(body.model, line.number)
+        return _sort_key(body)
+
+    def _check(self, read: BatchLine) -> None:
+        if not 1 <= len(read.custom_id) <= MAX_CUSTOM_ID:
+            text = f"'custom_id' must have 1 to {MAX_CUSTOM_ID} characters"
+            raise _LineRefused("invalid_custom_id", text, "custom_id")
+        digest = blake2b(read.custom_id.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+        if digest in self._custom_ids:
+            raise _LineRefused("duplicate_custom_id", "An earlier line has the same 'custom_id'", "custom_id")
+        self._custom_ids.add(digest)
+        if read.method != "POST":
+            raise _LineRefused("invalid_method", "'method' must be 'POST'", "method")
+        if read.url != self._job.endpoint:
+            text = f"'url' must be {self._job.endpoint!r}, the endpoint of the batch"
+            raise _LineRefused("mismatched_endpoint", text, "url")
+
+    def _body(self, read: BatchLine) -> Body:
+        try:
+            body = self._endpoint.parse(bytes(read.body), JSON)
+        except ClientError as fault:
+            param = "body" if fault.param is None else f"body.{fault.param}"
+            raise _LineRefused("invalid_request", fault.message, param) from None
+        for field, is_set in (("stream", body.streams), ("background", body.background)):
+            if is_set:
+                raise _LineRefused("invalid_request", f"'{field}' is not allowed in a batch", f"body.{field}")
+        if not body.model:
+            raise _LineRefused("invalid_request", "The field 'model' is missing", "body.model")
+        return body
+
+
+def _lines(file: IO[bytes], max_bytes: int) -> Iterator[tuple[PlannedLine, bytes | None]]:
+    """Yield the lines of *file*. The bytes of a line with more than *max_bytes* bytes are None."""
+    start, number = 0, 0
+    while data := file.readline(max_bytes + 1):
+        number += 1
+        length = len(data)
+        rest = b"" if data.endswith(b"\n") else file.readline(_PIECE)
+        is_too_long = bool(rest.strip())
+        while rest:
+            length += len(rest)
+            rest = b"" if rest.endswith(b"\n") else file.readline(_PIECE)
+        yield PlannedLine(number, start, min(length, 2**32 - 1)), None if is_too_long else data
+        start += length
+
+
+def _sort_key(body: Body) -> bytes:
+    """Return the hashes of the blocks of the prompt, after the hash of the model."""
+    prompt = body.prompt
+    blocks: list[Any] = [body.model.encode("utf-8", "surrogatepass")]
+    blocks += [prompt[at : at + _BLOCK_BYTES] for at in range(0, len(prompt), _BLOCK_BYTES)]
+    return b"".join([blake2b(block, digest_size=_HASH_BYTES).digest() for block in blocks])
+
+
+def _write(path: Path, lines: list[PlannedLine]) -> None:
+    partial = path.with_name(f"{path.name}.partial")
+    with partial.open("wb") as file:
+        file.writelines(_ENTRY.pack(line.number, line.start, line.length) for line in lines)
+    partial.replace(path)
