@@ -35,6 +35,7 @@ WITHOUT_TEST = {
     "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",
     "gateway/api/admin_v1/gateway_facts.py": "data only",
     "gateway/app/batches.py": "tests/e2e/test_batches.py",
+    "gateway/batch/counters.py": "data only",
     "gateway/batch/line_runner.py": "tests/gateway/batch/test_runner.py",
     "gateway/batch/line_store.py": "a Protocol; tests/contracts/test_line_store.py holds every implementation to it",
     "gateway/batch/plan_child.py": "tests/gateway/batch/test_planner.py",

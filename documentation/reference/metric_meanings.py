@@ -153,6 +153,13 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "warmgate_discovery_failures_total": "queries that the source did not answer",
             "warmgate_discovery_last_update_successful": "0 if the last update of workers was refused",
         },
+        "Batches": {
+            "warmgate_batch_lines_in_flight": "lines of [batches](../how-to/batch.md) that the gateway has in flight",
+            "warmgate_batch_lines_total": "finished lines of batches by result: `completed`, `failed`",
+            "warmgate_batches_ended_total": (
+                "batches that the gateway ended, by status: `completed`, `failed`, `expired`, `cancelled`"
+            ),
+        },
         "LoRA adapters": {
             "warmgate_adapter_loaded": (
                 "1 if the worker has loaded the model's [LoRA adapter](../how-to/lora.md), 0 if not; absent if unknown"

@@ -66,6 +66,7 @@ from gateway.app.tokenizers import Tokenizers
 from gateway.backends.client import WorkerClient
 from gateway.backends.fallbacks.canary import Canary
 from gateway.backends.http_client import HttpClient
+from gateway.batch.counters import BatchCounters
 from gateway.models.cache_check import CacheCheck
 from gateway.models.registry import Models
 from gateway.models.response_affinity.owners import ResponseOwners
@@ -83,6 +84,7 @@ from gateway.proxy.retry_policy import RetryPolicy
 from gateway.server.asgi import App
 from gateway.settings import Settings, SettingsError
 from gateway.telemetry.adapter_metrics import AdapterMetrics
+from gateway.telemetry.batch_metrics import BatchMetrics
 from gateway.telemetry.cache_metrics import CacheCollector
 from gateway.telemetry.caches.cache_activity import CacheActivity
 from gateway.telemetry.caches.cache_map import CacheMaps
@@ -328,6 +330,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         fleet,
         *(followed.reloads, followed.discoveries.discovery_status, replicas, _store_metrics(rules.tenancy), loop_watch),
         *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
+        BatchMetrics(batch_counters := BatchCounters()),
     )
     logs = _request_logs(settings, log_sink)
     traffic = TrafficCounters()
@@ -354,7 +357,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         receipts,
         _history(metrics, team_metrics, fleet.models, completed_requests, outside),
         path,
-        _batch(settings, outside, fleet, rules.tenancy, path.proxy),
+        _batch(settings, outside, fleet, rules.tenancy, path.proxy, batch_counters),
     )
 
 
@@ -822,7 +825,9 @@ def _what_if(
     )
 
 
-def _batch(settings: Settings, outside: _Outside, fleet: _Fleet, tenancy: Tenancy, proxy: Proxy) -> BatchParts | None:
+def _batch(  # noqa: PLR0917  # in the order in which they are made
+    settings: Settings, outside: _Outside, fleet: _Fleet, tenancy: Tenancy, proxy: Proxy, counters: BatchCounters
+) -> BatchParts | None:
     """Return files and batches, or None if the settings name no folder for them."""
     rules = file_rules(settings)
     if rules is None:
@@ -833,6 +838,7 @@ def _batch(settings: Settings, outside: _Outside, fleet: _Fleet, tenancy: Tenanc
         tenancy=tenancy,
         models=fleet.models,
         proxy=proxy,
+        counters=counters,
         wall_clock=outside.wall_clock,
     )
 

@@ -8,6 +8,7 @@ from gateway.app.stores import Stores
 from gateway.app.tenancy import Tenancy
 from gateway.batch.batch import TeamBatch
 from gateway.batch.batches import Batches, BatchRules
+from gateway.batch.counters import BatchCounters
 from gateway.batch.files import FileRules, Files
 from gateway.batch.identity import KeyIdentity
 from gateway.batch.lane import Lane
@@ -26,7 +27,6 @@ class BatchParts:
     files: Files
     batches: Batches
     runner: BatchRunner
-    lane: Lane
 
 
 def batch_parts(
@@ -36,13 +36,14 @@ def batch_parts(
     tenancy: Tenancy,
     models: Models,
     proxy: App,
+    counters: BatchCounters,
     wall_clock: Callable[[], float],
 ) -> BatchParts:
     """Return files and batches in the store of *tenancy*. *proxy* serves the requests in the lines of batches."""
     stores: Stores = tenancy.stores
     files = Files(stores.files, file_rules, wall_clock=wall_clock)
     identity = KeyIdentity(tenancy.directory, tenancy.access)
-    lane = Lane(models, per_worker=batch_rules.max_in_flight_per_worker)
+    lane = Lane(models, per_worker=batch_rules.max_in_flight_per_worker, counters=counters)
 
     def line_runner(batch: TeamBatch, folder: BatchFolder) -> LineRunner:
         return LineRunner(
@@ -51,6 +52,7 @@ def batch_parts(
             app=proxy,
             lines=stores.batch_lines,
             lane=lane,
+            counters=counters,
             identity=identity,
             lease_s=batch_rules.lease_s,
             wall_clock=wall_clock,
@@ -64,12 +66,13 @@ def batch_parts(
         planner=planned,
         check_model=partial(_check_model, models, identity),
         line_runner=line_runner,
+        counters=counters,
         wall_clock=wall_clock,
     )
     batches = Batches(
         stores.batches, stores.batch_lines, files, batch_rules, wall_clock=wall_clock, on_change=runner.look
     )
-    return BatchParts(files, batches, runner, lane)
+    return BatchParts(files, batches, runner)
 
 
 def _check_model(models: Models, identity: KeyIdentity, batch: TeamBatch, asked: str) -> None:

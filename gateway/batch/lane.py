@@ -5,10 +5,10 @@ in flight. In the queue of the model, lines have a priority class below all othe
 """
 
 import asyncio
-from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from gateway.batch.counters import BatchCounters
 from gateway.models.model import Model
 from gateway.models.registry import Models
 
@@ -20,14 +20,19 @@ class Lane:
     """Gate through which the lines of all batches pass. *per_worker* is N."""
 
     def __init__(
-        self, models: Models, *, per_worker: int, sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
+        self,
+        models: Models,
+        *,
+        per_worker: int,
+        counters: BatchCounters | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._models = models
         self._per_worker = per_worker
         self._sleep = sleep
         self._turns: dict[str, asyncio.Lock] = {}
         """Turn of the line that may start next, by configured model: only this line checks the gate."""
-        self._in_flight: Counter[str] = Counter()
+        self._in_flight = (counters or BatchCounters()).in_flight
 
     @property
     def in_flight(self) -> int:

@@ -9,6 +9,7 @@ from typing import IO, Any, Final, Protocol
 import msgspec
 
 from gateway.batch.batch import TeamBatch
+from gateway.batch.counters import BatchCounters
 from gateway.batch.lane import Lane
 from gateway.batch.line_call import App, LineAnswer, answered, output_of, result_of
 from gateway.batch.line_store import LineStore
@@ -63,6 +64,7 @@ class LineRunner:
         app: App,
         lines: LineStore,
         lane: Lane,
+        counters: BatchCounters,
         identity: Identity,
         lease_s: float,
         wall_clock: Callable[[], float],
@@ -73,6 +75,7 @@ class LineRunner:
         self._app = app
         self._lines = lines
         self._lane = lane
+        self._counters = counters
         self._identity = identity
         self._lease_s = lease_s
         self._wall_clock = wall_clock
@@ -149,7 +152,8 @@ class LineRunner:
         output = output_of(answer, custom_id=line.custom_id, request_id=request_id)
         start = await self._part.append(output)
         result = result_of(answer, line.url, part=self._part.name, start=start, length=len(output))
-        await self._lines.finish(self._batch.id, place, result)
+        if await self._lines.finish(self._batch.id, place, result):
+            self._counters.lines["completed" if result.ok else "failed"] += 1
 
     async def _answer(self, line: BatchLine, request_id: str) -> LineAnswer | None:
         """Return the final answer to a line, or None if the batch stopped while the line had to wait."""

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from gateway.batch.batch import ENDED, BatchInfo, TeamBatch, batch_in, begun, ended, failed, finalizing
 from gateway.batch.batches import BatchRules
+from gateway.batch.counters import BatchCounters
 from gateway.batch.files import FileInfo, Files
 from gateway.batch.line_runner import LineRunner
 from gateway.batch.line_store import LineResult, LineStore, Progress
@@ -60,6 +61,7 @@ class BatchRunner:
         planner: Planner,
         check_model: ModelCheck,
         line_runner: LineRunners,
+        counters: BatchCounters,
         wall_clock: Callable[[], float],
     ) -> None:
         self._store = store
@@ -69,6 +71,7 @@ class BatchRunner:
         self._planner = planner
         self._check_model = check_model
         self._line_runner = line_runner
+        self._counters = counters
         self._wall_clock = wall_clock
         self._me = secrets.token_hex(8)
         self._active: set[str] = set()
@@ -252,6 +255,8 @@ class BatchRunner:
 
     async def _put(self, batch: TeamBatch) -> bool:
         written = await self._store.put(batch.record)
+        if written and batch.info.status in ENDED:
+            self._counters.ended[batch.info.status] += 1
         self.look()
         return written
 

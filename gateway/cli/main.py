@@ -12,6 +12,7 @@ import shtab
 
 from gateway.app.config_source import ConfigSource
 from gateway.app.store_rules import StoreAddressError
+from gateway.cli.batch import add_batch
 from gateway.cli.commands.admin import add_admin_commands
 from gateway.cli.config import add_config_commands, add_config_option, show
 from gateway.cli.doctor.command import add_doctor
@@ -143,6 +144,7 @@ def command_parser() -> argparse.ArgumentParser:
     _add_demo(commands.add_parser("demo", help="run the gateway with simulated workers"))
     add_simulate(commands.add_parser("simulate", help="run one simulated worker"))
     add_admin_commands(commands)
+    add_batch(commands)
     add_doctor(commands)
     return parser
 

@@ -7,7 +7,7 @@ from typing import Any
 from gateway.protocol.field_names import Place, dotted
 from gateway.settings.names import PREFIX
 
-CLIENTS = frozenset({"WARMGATE_ADMIN_KEY", "WARMGATE_ADMIN_URL", "WARMGATE_KEY"})
+CLIENTS = frozenset({"WARMGATE_ADMIN_KEY", "WARMGATE_ADMIN_URL", "WARMGATE_API_KEY", "WARMGATE_KEY", "WARMGATE_URL"})
 """Environment variables of clients of the gateway. They are not settings, although they begin with ``WARMGATE_``."""
 _NAMING = re.compile(rf"{PREFIX}\w+__SECRET_ENV")
 _USUAL = re.compile(r"[A-Z_][A-Z0-9_]*")

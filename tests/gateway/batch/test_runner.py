@@ -12,6 +12,7 @@ import pytest
 
 from gateway.batch import line_runner, runner
 from gateway.batch.batch import BatchInfo, TeamBatch, batch_in, new_batch
+from gateway.batch.counters import BatchCounters
 from gateway.batch.lane import Lane
 from gateway.batch.line_runner import LineRunner
 from gateway.batch.plan import PlanJob, Planned, plan
@@ -72,6 +73,7 @@ class Running:
         self.app = app
         self.identity = _Identity()
         self.clock = Clock(NOW)
+        self.counters = BatchCounters()
         self.line_runners: list[LineRunner] = []
         self.lane = Lane(the_models(a_model(Answers(), Answers())), per_worker=2)
         self.runner = self.another()
@@ -83,6 +85,7 @@ class Running:
             planner=_planned,
             check_model=_check_model,
             line_runner=self._line_runner,
+            counters=self.counters,
             wall_clock=self.clock,
         )
 
@@ -92,6 +95,7 @@ class Running:
             app=self.app,
             lines=self.stage.lines,
             lane=self.lane,
+            counters=self.counters,
             identity=self.identity,
             lease_s=10.0,
             wall_clock=self.clock,
@@ -196,6 +200,7 @@ async def test_lines_that_failed_are_tried_again(tmp_path: Path) -> None:
     async with running(tmp_path, app) as gateway:
         batch = await gateway.ended(await gateway.create("a", "b", "c", "d"))
 
+        assert ({"completed": 2, "failed": 2}, {"completed": 1}) == (gateway.counters.lines, gateway.counters.ended)
         assert ["a", "c"] == await gateway.ids(batch.info.output_file_id)
         assert ["b", "d"] == await gateway.ids(batch.info.error_file_id)
     assert (3, 3, 6, 1) == tuple(map(app.asked.count, "abcd"))
