@@ -257,9 +257,10 @@ class Worker:
         if booking.first_byte_at is None or (booking.service_s is None and not booking.is_remote):
             return
         if booking.service_s is not None:
-            beside = booking.decodes_at_start
             _explain_lateness(booking, booking.service_s, self.speed, uncached_tokens, self._concurrency)
-            self.speed.learn_prefill(uncached_tokens, booking.service_s, booking.loads, decodes=beside)
+            self.speed.learn_prefill(
+                uncached_tokens, booking.service_s, booking.loads, decodes=booking.decodes_at_start
+            )
         if completion_tokens is not None and completion_tokens > 1:
             others = (booking.decodes_beside + len(self._decoding)) / 2
             self.speed.learn_decode(now - booking.first_byte_at, completion_tokens - 1, others)
@@ -303,11 +304,9 @@ class Worker:
         return over * answer_s / self._concurrency.limit
 
     def _backlog_s(self, now: float) -> float:
-        unseen_s = self._unseen_left_s(now)
         first = _first_of(self._pending)
-        if first is None:
-            return unseen_s
-        return max(0.0, self._pending_s - min(now - self._first_since, first.work_s)) + unseen_s
+        left_s = 0.0 if first is None else max(0.0, self._pending_s - min(now - self._first_since, first.work_s))
+        return left_s + self._unseen_left_s(now)
 
     def _unseen_left_s(self, now: float) -> float:
         """Return a lower bound of the remaining seconds of work that the gateway did not send."""
@@ -317,10 +316,9 @@ class Worker:
         """End prefills of answers that are not streamed at their predicted times, because they show no first byte."""
         first = _first_of(self._pending)
         while first is not None and not first.request.streams:
-            over_at = self._first_since + first.work_s
-            if over_at > now:
+            if self._first_since + first.work_s > now:
                 return
-            self._begin_decode(first, over_at)
+            self._begin_decode(first, self._first_since + first.work_s)
             first = _first_of(self._pending)
 
     def _begin_decode(self, booking: Booking, at: float) -> None:

@@ -16,7 +16,7 @@ from tests.image.environment import PYTHON, installed_bytes
 from tests.storage import free_port
 
 KEY = "wg-a-key-of-the-test-0123456789"
-MOST_MIB = 160
+MOST_MIB = 200
 """What is installed beside the base image: bytes on disk."""
 
 TRY_TO_WRITE = """

@@ -211,10 +211,12 @@ class Access:
         try:
             return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
         except InvalidKey:
-            if self._tokens is not None and is_token(secret := _secret_in(header)):
-                return await self._tokens.verify(secret)
-            if self._catch_up is None:
+            token = None if self._tokens is None else _token_in(header)
+            if token is None and self._catch_up is None:
                 raise
+        if self._tokens is not None and token is not None:
+            return await self._tokens.verify(token)
+        assert self._catch_up is not None
         with suppress(StoreUnavailable):  # then the directory is behind, and the same question has another answer
             await self._catch_up()
         return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
@@ -291,6 +293,16 @@ def _secret_in(header: HeaderLookup) -> str:
     if not found:
         raise InvalidKey("No API key was given: send one as authorization: Bearer API_KEY")
     return found
+
+
+def _token_in(header: HeaderLookup) -> str | None:
+    """Return the token in the headers of the request, or None if they contain an API key.
+
+    Raises:
+        InvalidKey: if the request has no secret, or two different ones.
+    """
+    secret = _secret_in(header)
+    return secret if is_token(secret) else None
 
 
 def _verified(tokens: TokenCallers, token: str) -> Caller:
