@@ -51,7 +51,6 @@ WITHOUT_TEST = {
     "gateway/picker/delivery.py": "tests/gateway/picker/test_picker.py plays Envoy's side of it",
     "gateway/picker/other_requests.py": "tests/gateway/picker/test_picker.py plays Envoy's side of it",
     "gateway/picker/rules.py": "data only",
-    "gateway/picker/stream.py": "tests/gateway/picker/test_picker.py plays Envoy's side of it",
     "gateway/backends/bedrock/wire.py": "Protocols, and data; the tests of converse_wire.py and openai_wire.py",
     "gateway/backends/fallbacks/fallback_request.py": "data only",
     "gateway/workers/discovery/discovery.py": "a Protocol; tests/contracts/test_discovery.py",

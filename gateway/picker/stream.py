@@ -180,7 +180,10 @@ class EnvoyStream:
             for message in sent:
                 if self._is_closed:
                     return
-                await self._write_one(message)
+                try:
+                    await self._write_one(message)
+                except Exception:  # noqa: BLE001  # gRPC has several errors for a stream that has ended
+                    self.close()
 
     def _said(self) -> Headers:
         """Return the headers that the picker adds to the answer of a worker."""

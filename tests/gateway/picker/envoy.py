@@ -81,7 +81,7 @@ class Envoy:
         """Send the request, and read until its body is complete or the picker has answered."""
         await self.send_head(headers or [JSON_TYPE], path=path, method=method, subset=subset, ended=not pieces)
         if pieces and self._request_mode == BUFFERED:
-            assert (await self._read()).HasField("request_headers")
+            await self.read_continued()
             await self._write(request_body=wire.HttpBody(body=b"".join(pieces), end_of_stream=True))
         elif self._request_mode != NONE:
             for place, piece in enumerate(pieces):
@@ -113,6 +113,10 @@ class Envoy:
             )
         own = [(b":method", method), (b":path", path), (b":authority", b"localhost")]
         await self._write(request_headers=wire.HttpHeaders(headers=_map(own + headers), end_of_stream=ended), **message)
+
+    async def read_continued(self) -> None:
+        """Read the message after which the body is sent, in the mode `BUFFERED`."""
+        assert (await self._read()).HasField("request_headers")
 
     async def read_pick(self, *, has_body: bool, trailers: bool = False) -> None:
         """Read the picker's messages about the request."""

@@ -191,9 +191,10 @@ class TestAnswer:
     async def test_the_end_of_a_stream_releases_everything_once(self, phase: str) -> None:
         stage = a_stage()
         async with picking(stage) as envoy:
-            asked = envoy()
+            asked = envoy(request_mode=BUFFERED)
             if phase == "head":
                 await asked.send_head([JSON_TYPE])
+                await asked.read_continued()
             else:
                 await asked.ask(CHAT_STREAM)
                 if phase == "answer":
