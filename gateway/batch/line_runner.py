@@ -195,7 +195,11 @@ class LineRunner:
         if caller is not self._caller:
             self._caller = caller
             self._identity.lend(self._secret, caller)
-        return await answered(self._app, url, body, secret=self._secret, request_id=request_id)
+        answer = await answered(self._app, url, body, secret=self._secret, request_id=request_id)
+        slot = asyncio.current_task()
+        if slot is not None and slot.cancelling():
+            raise asyncio.CancelledError  # the proxy answers a cancelled request, because callers expect an answer
+        return answer
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not longer than until `stop`."""

@@ -291,6 +291,30 @@ async def test_lines_of_a_gateway_that_died_run_again(tmp_path: Path) -> None:
         assert list("abcdefghi") == await gateway.ids(batch.info.output_file_id)
 
 
+async def test_a_gateway_that_stops_starts_no_more_lines(tmp_path: Path) -> None:
+    """Although requests that are cancelled are answered, as callers expect it. Their lines run again later."""
+    app = _App()
+
+    async def answering(scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+        try:
+            await app(scope, receive, send)
+        except asyncio.CancelledError:
+            await send({"type": "http.response.start", "status": 503, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+
+    async with running(tmp_path, app) as gateway:
+        gateway.app = answering  # type: ignore[assignment]
+        app.may_answer.clear()
+        batch_id = await gateway.create(*"abcdefghi")
+        async with asyncio.timeout(50):
+            while len(app.asked) < 4:
+                await asyncio.sleep(0.005)
+
+    assert 4 == len(app.asked)
+    assert not app.may_answer.is_set()
+    assert batch_id
+
+
 async def test_an_old_batch_is_removed(tmp_path: Path) -> None:
     async with running(tmp_path) as gateway:
         batch_id = await gateway.create("a")
