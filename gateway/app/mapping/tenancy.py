@@ -1,20 +1,33 @@
-"""Conversion of settings to the rules for teams, keys, quotas and the store."""
+"""Conversion of settings to the rules for teams, keys, tokens, quotas and the store."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from gateway.app.mapping.identity import identity_rules
-from gateway.app.mapping.limits import limits_of, model_limits_of
+from gateway.app.identity_rules import IdentityRules, KeySource
 from gateway.app.store_rules import StoreRules
 from gateway.app.tenancy import TenancyRules
-from gateway.settings import KeySettings, PriceSettings, Settings, SettingsError, TeamSettings
+from gateway.settings import (
+    IdentitySettings,
+    IssuerSettings,
+    KeySettings,
+    LimitSettings,
+    PriceSettings,
+    Settings,
+    SettingsError,
+    TeamRuleSettings,
+    TeamSettings,
+    TeamTemplateSettings,
+)
 from gateway.settings.rules import SQLITE, OnUnavailable
 from gateway.storage.sqlite_file import MEMORY
+from gateway.tenancy.identity.issuer import Issuer
+from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.quota.share import Policy, WhenAway
 from gateway.tenancy.teams.declared import Declared, DeclaredKey, DeclaredTeam, TwoKeysOneSecretError, digested
 from gateway.tenancy.teams.ineffective_limits import ineffective_limits
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.secret import Digester, hashed
 from gateway.tenancy.teams.team import Team
 
@@ -133,3 +146,69 @@ def _sha256(key: KeySettings) -> bytes:
         return bytes.fromhex(key.secret_sha256.get_secret_value())
     assert key.secret is not None, "the settings are validated"
     return hashed(key.secret.get_secret_value())
+
+
+def identity_rules(settings: IdentitySettings) -> IdentityRules:
+    """Return the issuers of tokens, with the places of their keys."""
+    return IdentityRules(
+        issuers=tuple((_issuer(each), _source(each)) for each in settings.issuers), max_teams=settings.max_teams
+    )
+
+
+def _issuer(settings: IssuerSettings) -> Issuer:
+    return Issuer(
+        name=settings.name,
+        url=settings.issuer,
+        audiences=frozenset(settings.audiences),
+        algorithms=frozenset(settings.algorithms),
+        leeway_s=settings.leeway_s,
+        max_lifetime_s=settings.max_lifetime_s,
+        user_claim=settings.user_claim,
+        rules=tuple(map(_rule, settings.rules)),
+    )
+
+
+def _source(settings: IssuerSettings) -> KeySource:
+    return KeySource(
+        issuer=settings.issuer,
+        url=settings.jwks_url,
+        ca_file=None if settings.ca_file is None else Path(settings.ca_file),
+        token_file=None if settings.token_file is None else Path(settings.token_file),
+        refresh_s=settings.refresh_s,
+        stale_s=settings.stale_s,
+    )
+
+
+def _rule(settings: TeamRuleSettings) -> TeamRule:
+    template = settings.create_team
+    return TeamRule(
+        claim=settings.claim,
+        value=settings.value,
+        team=settings.team,
+        project=settings.project,
+        models=settings.models,
+        priority=settings.priority,
+        template=None if template is None else _template(template),
+    )
+
+
+def _template(settings: TeamTemplateSettings) -> Team:
+    return Team(
+        name="",
+        weight=settings.weight,
+        priority=settings.priority,
+        models=settings.models,
+        fallback=settings.fallback,
+        isolated_cache=settings.isolated_cache,
+        limits=limits_of(settings.limits),
+        model_limits=model_limits_of(settings.model_limits),
+    )
+
+
+def limits_of(limits: LimitSettings) -> Limits:
+    named = dict(limits)
+    return Limits(concurrent=named.pop("max_concurrent_requests"), **named)
+
+
+def model_limits_of(limits: Mapping[str, LimitSettings]) -> dict[str, Limits]:
+    return {model: limits_of(each) for model, each in limits.items()}

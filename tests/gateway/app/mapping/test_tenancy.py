@@ -1,11 +1,23 @@
 """Values for the room of tenancy, from settings."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import SecretStr
 
-from gateway.app.mapping.tenancy import declared_in, ineffective_limits_in
+from gateway.app.identity_rules import KeySource
+from gateway.app.mapping.tenancy import (
+    declared_in,
+    identity_rules,
+    ineffective_limits_in,
+    limits_of,
+    model_limits_of,
+)
 from gateway.settings import SettingsError, build
+from gateway.settings.identity import IdentitySettings
 from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
+from gateway.tenancy.identity.issuer import Issuer
+from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.secret import Digester, hashed
@@ -130,3 +142,40 @@ def test_limits_that_models_never_meet_are_reported() -> None:
         "limits of the team 'blue' for 'gone' have no effect: no model has that name (aliases do not count here)",
         "budgets of the team 'blue' in US dollars do not count models without a price: tiny",
     ] == list(ineffective_limits_in(build({"models": models, "teams": [team]}, {})))
+
+
+def test_settings_of_limits_become_limits() -> None:
+    settings = LimitSettings(requests_per_minute=5, max_concurrent_requests=2, usd_per_month=9.5)
+
+    assert Limits(requests_per_minute=5, concurrent=2, usd_per_month=9.5) == limits_of(settings)
+    assert {"tiny": Limits(tokens_per_day=7)} == model_limits_of({"tiny": LimitSettings(tokens_per_day=7)})
+
+
+def test_settings_of_issuers_become_issuers_and_the_places_of_their_keys() -> None:
+    rules = [
+        {"value": "admins", "team": "platform", "project": "ops", "models": ["tiny"], "priority": "high"},
+        {"value": "llm-*", "team": "{rest}", "create_team": {"weight": 2, "limits": {"tokens_per_minute": 7}}},
+    ]
+    issuer = {"name": "okta", "issuer": "https://a/", "audiences": ["x"], "ca_file": "/ca", "algorithms": ["ES256"]}
+    found = identity_rules(IdentitySettings.model_validate({"issuers": [{**issuer, "rules": rules}], "max_teams": 9}))
+    template = Team("", weight=2, limits=Limits(tokens_per_minute=7))
+
+    assert 9 == found.max_teams
+    assert (
+        (
+            Issuer(
+                name="okta",
+                url="https://a/",
+                audiences=frozenset({"x"}),
+                algorithms=frozenset({"ES256"}),
+                leeway_s=30,
+                max_lifetime_s=None,
+                user_claim="sub",
+                rules=(
+                    TeamRule("groups", "admins", "platform", project="ops", models=("tiny",), priority="high"),
+                    TeamRule("groups", "llm-*", "{rest}", template=template),
+                ),
+            ),
+            KeySource("https://a/", None, Path("/ca"), None, 300, 86_400),
+        ),
+    ) == found.issuers
