@@ -20,6 +20,7 @@ class TeamLimitResponse(BaseModel):
     measure: Measure
     model: str | None = Field(description="model to which the limit applies; null for all models together")
     amount: float = Field(description="units that the limit grants per minute, day or month, or at once")
+    at_once: float = Field(description="units that can be used at once: less than the amount for limits per minute")
     remaining: float = Field(description="units that the limit would grant now")
     reset_s: float = Field(description="seconds until the full amount is available again")
 
@@ -39,11 +40,13 @@ async def read_limits(name: str, who: Who, parts: PartsOfApp, gateway: GatewayOf
 
 
 def _response(each: LimitStatus) -> dict[str, Any]:
+    limit = each.scoped.limit
     return {
         "object": "limit",
         "measure": each.scoped.measure,
         "model": each.scoped.model,
-        "amount": each.scoped.limit.amount,
+        "amount": limit.amount,
+        "at_once": round(limit.burst if limit.kind == "rate" else limit.amount, 6),
         "remaining": round(each.level.remaining, 6),
         "reset_s": round(each.level.reset_s, 6),
     }

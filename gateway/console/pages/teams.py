@@ -89,12 +89,13 @@ async def _levels(view: View, team: str) -> list[Any]:
 def _with_texts(level: Context) -> Context:
     """Return *level* with the texts of its amounts, and with the share that is used."""
     field, amount, left = LABELS[level["measure"]], level["amount"], level["remaining"]
+    most = level["at_once"]
     return {
         **level,
         "label": field.label,
         "amount_text": field.show(amount),
-        "left_text": field.show(left),
-        "share": (amount - left) / amount if amount else 1.0,
+        "left_text": field.show(left) if most == amount else f"{field.show(left)} of {field.show(most)} at once",
+        "share": (most - left) / most if most else 1.0,
     }
 
 

@@ -14,7 +14,8 @@ from tests.gateway.console.consoled import SAME, Consoled, consoled
 
 async def teams(view: View) -> Context:
     names = [team["name"] for team in await view.admin.listed("teams")]
-    findings = [{"severity": "error", "text": name, "remedy": "", "page": "", "code": ""} for name in names]
+    subject = dict.fromkeys(("model", "worker", "team", "fallback"))
+    findings = [{"severity": "error", "text": name, "remedy": "", "page": "", "code": "", **subject} for name in names]
     return {"status": 200, "text": f"<b> {', '.join(names)}", "findings": findings}
 
 

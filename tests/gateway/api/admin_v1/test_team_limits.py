@@ -25,7 +25,7 @@ async def test_each_limit_has_what_is_left_of_it() -> None:
     assert [
         {
             "object": "limit", "measure": "usd_per_day", "model": None,
-            "amount": 10.0, "remaining": 7.5, "reset_s": 3600.0,
+            "amount": 10.0, "at_once": 10.0, "remaining": 7.5, "reset_s": 3600.0,
         }
     ] == listed  # fmt: skip
     assert 404 == unknown.status_code
@@ -37,3 +37,16 @@ async def test_a_gateway_that_counts_no_limits_lists_none() -> None:
         await admin.make("teams", name="blue")
 
         assert [] == (await admin.get("/teams/blue/limits"))["data"]
+
+
+async def test_of_a_limit_per_minute_only_a_part_can_be_used_at_once() -> None:
+    async def rates(team: Team) -> list[LimitStatus]:
+        limit = Limit("team:blue/tokens_per_minute", "rate", 900.0, 90.0)
+        return [LimitStatus(Scoped(limit, "tokens_per_minute", "team", team.name, None), Level(90.0, 0.0))]
+
+    models = Models()
+    async with administration(gateway=AdminGateway(models, tuple, draining=a_draining(models), limits=rates)) as admin:
+        await admin.make("teams", name="blue")
+        (limit,) = (await admin.get("/teams/blue/limits"))["data"]
+
+    assert (900.0, 90.0, 90.0) == (limit["amount"], limit["at_once"], limit["remaining"])

@@ -53,6 +53,7 @@ async def test_what_is_wrong_is_shown_with_what_to_do() -> None:
         text = (await (await site.logged_in("vi")).get("/console")).text
 
     assert "<strong>The model cannot answer requests: it has no workers.</strong>" in text
+    assert '<span class="tag">model &lt;i&gt;</span>' in text
     assert "docs/operate/troubleshoot-by-symptom.md#model-not-ready" in text
 
 

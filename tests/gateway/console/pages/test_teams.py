@@ -7,6 +7,10 @@ import pytest
 
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.telemetry.what_if.replays import result_of
+from gateway.tenancy.quota.limit import Level, Limit
+from gateway.tenancy.quota.limit_status import LimitStatus
+from gateway.tenancy.quota.scope import Scoped
+from gateway.tenancy.teams.team import Team
 from tests.fakes.backends import Answers
 from tests.gateway.api.admin_v1.test_team_limits import levels
 from tests.gateway.console.consoled import consoled
@@ -84,6 +88,22 @@ async def test_limits_are_shown_with_what_is_left() -> None:
 
     assert '<td class="number">$10.00</td><td class="number">$7.50</td>' in text
     assert 'aria-label="25.0 % used"' in text
+
+
+async def test_a_full_limit_per_minute_is_not_shown_as_used() -> None:
+    """Only a part of the amount can be used at once."""
+
+    async def rates(team: Team) -> list[LimitStatus]:
+        limit = Limit("team:blue/tokens_per_minute", "rate", 900_000.0, 90_000.0)
+        return [LimitStatus(Scoped(limit, "tokens_per_minute", "team", team.name, None), Level(90_000.0, 0.0))]
+
+    models = the_models(a_model(Answers(), name="tiny"))
+    async with consoled(gateway=AdminGateway(models, tuple, draining=a_draining(models), limits=rates)) as site:
+        await site.administration.make("teams", name="blue")
+        text = (await (await site.logged_in("vi")).get("/console/teams/blue")).text
+
+    assert '<td class="number">900 k</td><td class="number">90.0 k of 90.0 k at once</td>' in text
+    assert 'aria-label="0.0 % used"' in text
 
 
 async def test_requests_are_exported() -> None:
