@@ -30,6 +30,14 @@ MAX_HEIGHT = 1600
 """Maximum height of a picture in pixels. Longer pages are cut."""
 QUALITY = 82
 TEAMS = ("research", "support", "batch")
+EXPLAIN = "explain"
+"""Name of the pictures of the page Explain, which show a ranking."""
+ALTERNATIVES = (
+    {"strategy": "round_robin"},
+    {"strategy": "kv_aware"},
+    {"workers": 2},
+    {"workers": 6, "cache_factor": 2},
+)
 
 
 def name_of(path: str) -> str:
@@ -56,6 +64,8 @@ def all_views(browser: Browser, running: Running, token: str, places: Mapping[st
     with window(browser, running, token) as page:
         for name, address in places.items():
             page.goto(address)
+            if name == EXPLAIN:
+                page.get_by_role("button", name="Explain", exact=True).click()
             page.wait_for_timeout(400)
             for size, (width, height) in WIDTHS.items():
                 for scheme in SCHEMES:
@@ -76,10 +86,18 @@ def under_load(seconds: float) -> Iterator[Running]:
         yield running
 
 
+def replay(running: Running) -> None:
+    """Replay the recorded requests with other settings, and wait for the result."""
+    running.admin("POST", "/what-if", {"alternatives": ALTERNATIVES})
+    while running.admin("GET", "/what-if")["status"] == "running":
+        time.sleep(1)
+
+
 def pages(browser: Browser, into: Path, seconds: float) -> None:
     """Take pictures of each page of the demo under load, and of the login."""
     with under_load(seconds) as running:
         token = new_session(running, "olga")
+        replay(running)
         places = {name_of(path): address for path, address in addresses(running, token).items()}
         all_views(browser, running, token, places, into)
         all_views(browser, running, "", {"login": "/console/login"}, into)

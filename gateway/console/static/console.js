@@ -78,7 +78,11 @@
   // On a phone the navigation scrolls, and begins with the current page in view.
   const menu = document.querySelector(".menu");
   const current = menu?.querySelector("[aria-current]");
-  if (current) menu.scrollLeft = current.offsetLeft - (menu.clientWidth - current.offsetWidth) / 2;
+  const center = () => { menu.scrollLeft = current.offsetLeft - (menu.clientWidth - current.offsetWidth) / 2; };
+  if (current) {
+    center();
+    window.addEventListener("resize", center);
+  }
 
   document.addEventListener("submit", (event) => {
     const question = event.submitter?.dataset.confirm || event.target.dataset.confirm;
