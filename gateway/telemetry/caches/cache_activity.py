@@ -18,7 +18,7 @@ MAX_PER_BATCH: Final = 8
 examined up to 160 requests per second, and a sample of evenly spaced requests beyond. It bounds the cost to a few
 milliseconds per second.
 """
-MINUTE_S: Final = 60.0
+MINUTE_S = 60.0
 MIN_RECOMPUTED_TOKENS: Final = 32.0
 """Number of repeatedly computed tokens of a prompt below which they count as none, because engines cache whole blocks
 only and the positions of tokens in the text are estimated.
