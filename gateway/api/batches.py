@@ -11,7 +11,7 @@ from gateway.api.openai_lists import answer, page_object, page_size
 from gateway.batch.batch import BatchUsage, TeamBatch
 from gateway.batch.batches import Batches
 from gateway.batch.line_store import Progress
-from gateway.protocol.errors import DECODE_ERRORS, BodyTooLarge, MalformedBody, UnknownRoute
+from gateway.protocol.errors import DECODE_ERRORS, BodyTooLarge, Forbidden, MalformedBody, UnknownRoute
 
 router = APIRouter(tags=["batches"])
 
@@ -53,7 +53,13 @@ Served = Annotated[Batches, Depends(_batches)]
 
 @router.post("/v1/batches", summary="Create a batch from an uploaded file", openapi_extra=_BODY)
 async def create(request: Request, batches: Served, caller: AnyCaller) -> Response:
-    """Return the new batch. Its lines run for the API key of the caller, within the limits of the key and its team."""
+    """Return the new batch. Its lines run for the API key of the caller, within the limits of the key and its team.
+
+    Callers with a token of an identity provider get status 403, because lines can run after the token has expired.
+    """
+    if caller is not None and not caller.key.digest:
+        text = "A batch needs an API key, because its lines can run after a token has expired"
+        raise Forbidden(text, code="batch_needs_key")
     fields = await _fields(request)
     batch = await batches.create(team_of(caller), "" if caller is None else caller.key_id, fields)
     return answer(batch_object(batch, Progress(0, 0, 0)))

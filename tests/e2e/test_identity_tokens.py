@@ -121,6 +121,17 @@ async def test_the_models_of_a_caller_with_a_token_are_listed(tmp_path: Path) ->
         assert "tiny" in [each["id"] for each in response.json()["data"]]
 
 
+async def test_a_batch_needs_an_api_key_because_a_token_expires(tmp_path: Path) -> None:
+    async with served_with_issuer(tmp_path, files={"folder": str(tmp_path / "files")}) as (served, address, _):
+        response = await served.http.post(
+            "/v1/batches",
+            json={"input_file_id": "file-1", "endpoint": "/v1/completions", "completion_window": "24h"},
+            headers={"authorization": f"Bearer {signed(address)}"},
+        )
+
+        assert (403, "batch_needs_key") == (response.status_code, response.json()["error"]["code"])
+
+
 async def test_while_the_issuer_is_away_known_tokens_pass_and_unknown_keys_are_not_judged(tmp_path: Path) -> None:
     async with served_with_issuer(tmp_path) as (served, address, close):
         known = signed(address)
