@@ -69,13 +69,14 @@ class Gateway:
     def _serve(self, scope: Message, receive: Receive, send: Send) -> Coroutine[Any, Any, None]:
         if self._proxy.serves(scope["path"]):
             return self._proxied(scope, receive, send)
+        if self._console is not None and _is_below(scope["path"], self._console_prefix):
+            # The ids of requests in the paths of pages are texts of callers, in which each slash counts.
+            return self._console(*_naming_request(scope, receive, send))
         path = canonical(scope["path"], ENDPOINTS)
         if path != scope["path"]:
             scope = {**scope, "path": path, "raw_path": raw(path)}
             if self._proxy.serves(path):
                 return self._proxied(scope, receive, send)
-        if self._console is not None and _is_below(path, self._console_prefix):
-            return self._console(*_naming_request(scope, receive, send))
         if self.admin is None and path.startswith(self._admin_prefix):
             return self._admin(*_naming_request(scope, receive, send))
         return self._api(*_naming_request(scope, receive, send))

@@ -4,10 +4,12 @@ import asyncio
 import re
 import time
 from pathlib import Path
+from urllib.parse import quote
 
 import httpx
 
 from tests.e2e.gateway_process import gateway_process
+from tests.e2e.stack import stack
 from tests.storage import free_port
 
 COOKIE = "__Host-warmgate-console"
@@ -51,3 +53,25 @@ async def test_the_console_is_on_the_admin_port_and_its_streams_end_with_the_gat
         assert time.monotonic() - began < 60
         assert found[1].encode() not in gateway.said()
         assert b"adm-0123456789" not in gateway.said()
+
+
+async def test_the_page_of_a_request_opens_whatever_slashes_its_id_has() -> None:
+    """On the port of the gateway, all other paths lose their doubled and trailing slashes."""
+    names = ("/jobs/7", "jobs//7/", "a/../b")
+    async with stack(
+        1, admin={"keys": [{"role": "viewer", "secret": "adm-0123456789"}]}, console={"enabled": True}
+    ) as served:
+        body = {"model": "tiny", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 1}
+        for name in names:
+            answer = await served.http.post("/v1/chat/completions", json=body, headers={"x-request-id": name})
+            assert 200 == answer.status_code
+        login = await served.http.post("/console/login", data={"key": "adm-0123456789"}, headers=SAME)
+        found = re.search(rf"{COOKIE}=([^;]+)", login.headers["set-cookie"])
+        assert found is not None
+        headers = {"cookie": f"{COOKIE}={found[1]}"}
+        pages = [await served.http.get(f"/console/requests/{quote(name, safe='')}", headers=headers) for name in names]
+        front = await served.http.get("/console/", headers=headers, follow_redirects=True)
+
+    assert [200, 200, 200] == [page.status_code for page in pages]
+    assert all(f'<span class="mono">{name}</span>' in page.text for name, page in zip(names, pages, strict=True))
+    assert 200 == front.status_code
