@@ -171,8 +171,17 @@ def model(**fields: Any) -> dict[str, Any]:
     return {"models": [{"name": "a", "workers": [WORKER], **fields}]}
 
 
+def issuer(**fields: Any) -> dict[str, Any]:
+    """Settings with one issuer of tokens."""
+    rules = [{"value": "admins", "team": "blue"}]
+    entry = {"name": "staff", "issuer": "https://login.example.com:8443/realms/ai", "audiences": ["warmgate"]}
+    return {"identity": {"issuers": [entry | {"rules": rules} | fields]}}
+
+
 DESTINATIONS: dict[str, tuple[dict[str, Any], set[int]]] = {
     "models[].workers[].url": (model(), {8000}),
+    "identity.issuers[].issuer": (issuer(), {8443}),
+    "identity.issuers[].jwks_url": (issuer(jwks_url="https://keys.example.com:9443/jwks"), {8443, 9443}),
     "models[].workers[].kv_events.endpoint": (model(workers=[WORKER | {"kv_events": STREAM}]), {5601}),
     "models[].workers[].kv_events.replay_endpoint": (model(workers=[WORKER | {"kv_events": STREAM}]), {5701}),
     "models[].workers[].kv_events.ranks": (

@@ -368,11 +368,14 @@ app.kubernetes.io/component: gateway
 {{- $ports | uniq | join "\n" -}}
 {{- end -}}
 
-{{/* Ports of other services in config: fallbacks, custom endpoints of Bedrock, guardrails and trace receivers. */}}
+{{/* Ports of other services in config: fallbacks, custom endpoints of Bedrock, guardrails, identity providers and trace receivers. */}}
 {{- define "warmgate.servicePorts" -}}
 {{- $ports := list -}}
 {{- range .Values.config.guardrails -}}
 {{- range list .url .endpoint_url }}{{ if . }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
+{{- end -}}
+{{- range dig "identity" "issuers" list .Values.config -}}
+{{- range list .issuer .jwks_url }}{{ if . }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
 {{- end -}}
 {{- with dig "tracing" "endpoint" nil .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end -}}
 {{- range .Values.config.teams -}}
