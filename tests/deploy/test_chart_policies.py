@@ -64,7 +64,8 @@ def test_probes_are_routes_of_the_gateway() -> None:
 @each_release
 def test_every_port_that_is_named_exists(release: Release) -> None:
     names = set(release.ports)
-    asked = [release.container[name]["httpGet"]["port"] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    probes = [release.container[name] for name in ("startupProbe", "readinessProbe", "livenessProbe")]
+    asked = [probe["httpGet"]["port"] for probe in probes if "httpGet" in probe]
     own = [each for each in release.of("Service") if not each["metadata"]["name"].endswith("-valkey")]
     targets = [port["targetPort"] for service in own for port in service["spec"]["ports"]]
     scraped = [end["port"] for monitor in release.of("ServiceMonitor") for end in monitor["spec"]["endpoints"]]
@@ -79,6 +80,8 @@ def test_the_pod_opens_the_ports_that_the_settings_open(release: Release) -> Non
     wanted = {settings.server.port, settings.server.probes_port, settings.admin.port}
     if settings.kv_events.bind is not None:
         wanted.add(int(settings.kv_events.bind.rpartition(":")[2]))
+    if "picker" in release.container["args"]:
+        wanted.add(int(settings.picker.listen.rpartition(":")[2]))
 
     assert wanted - {None} == set(release.ports.values())
 
@@ -418,7 +421,7 @@ def test_an_nginx_follows_the_settings() -> None:
 
 @each_release
 def test_only_what_wants_a_key_is_outside(release: Release) -> None:
-    """Routes and ingresses lead to /v1, and to the gateway's own Service and port."""
+    """Routes and ingresses lead to /v1, and to the gateway's own Service and port, or to the pool of its pickers."""
     service = next(
         each for each in release.of("Service") if not each["metadata"]["name"].endswith(("-pods", "-valkey"))
     )
@@ -430,7 +433,10 @@ def test_only_what_wants_a_key_is_outside(release: Release) -> None:
     for route in release.of("HTTPRoute"):
         for rule in route["spec"]["rules"]:
             assert [{"path": {"type": "PathPrefix", "value": "/v1"}}] == rule["matches"]
-            assert [{"name": name, "port": port}] == rule["backendRefs"]
+            if release.of("InferencePool"):
+                assert ["InferencePool"] == [each["kind"] for each in rule["backendRefs"]]
+            else:
+                assert [{"name": name, "port": port}] == rule["backendRefs"]
             assert {"request": "0s", "backendRequest": "0s"} == rule["timeouts"]
 
 

@@ -54,8 +54,8 @@ class Tls:
     key: Path
 
 
-def configuration(pools: Sequence[Pool], *, port: int, admin_port: int, tls: Tls | None = None) -> Json:
-    """Return Envoy's configuration for *pools*, which share the requests by weight."""
+def configuration(pools: Sequence[Pool], *, port: int = 0, admin_port: int = 0, tls: Tls | None = None) -> Json:
+    """Return Envoy's configuration for *pools*, which share the requests by weight. A port of 0 is any free port."""
     clusters = [each for pool in pools for each in (_endpoints(pool), _picker(pool))]
     return {
         "admin": {"address": _address(f"127.0.0.1:{admin_port}")},
@@ -63,7 +63,7 @@ def configuration(pools: Sequence[Pool], *, port: int, admin_port: int, tls: Tls
     }
 
 
-def forwarding(target: str, *, port: int, admin_port: int, to_http2: bool, to_tls: bool = False) -> Json:
+def forwarding(target: str, *, to_http2: bool, to_tls: bool = False) -> Json:
     """Return the configuration of an Envoy that only translates between versions of HTTP on the way to *target*."""
     route = {"match": {"prefix": "/"}, "route": {"cluster": "target", "timeout": "0s"}}
     cluster: Json = {**_static("target", [target]), **(_http2() if to_http2 else {})}
@@ -71,8 +71,8 @@ def forwarding(target: str, *, port: int, admin_port: int, to_http2: bool, to_tl
         context = _typed("extensions.transport_sockets.tls.v3.UpstreamTlsContext")
         cluster["transport_socket"] = {"name": "tls", "typed_config": context}
     return {
-        "admin": {"address": _address(f"127.0.0.1:{admin_port}")},
-        "static_resources": {"listeners": [_server(port, [route], [_ROUTER])], "clusters": [cluster]},
+        "admin": {"address": _address("127.0.0.1:0")},
+        "static_resources": {"listeners": [_server(0, [route], [_ROUTER])], "clusters": [cluster]},
     }
 
 
@@ -138,10 +138,7 @@ def _route(pools: Sequence[Pool]) -> Json:
 
 
 def external_processing(pool: Pool) -> Json:
-    """Return the filter that asks the picker of *pool*.
-
-    A filter that fails open must not stream bodies in full duplex: Envoy refuses this combination.
-    """
+    """Return the filter that asks the picker of *pool*."""
     settings = _typed(
         "extensions.filters.http.ext_proc.v3.ExternalProcessor",
         grpc_service={"envoy_grpc": {"cluster_name": f"picker-of-{pool.name}"}, "timeout": "600s"},

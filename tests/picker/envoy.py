@@ -18,9 +18,10 @@ from tests.picker.environment import ENVOY
 
 @dataclass
 class Envoy:
-    """A running Envoy, with the address of its administration and the file of its log."""
+    """A running Envoy: the address and port of its listener, the URL of its administration, and the file of its log."""
 
     process: asyncio.subprocess.Process
+    address: str
     admin: str
     log: Path
 
@@ -43,18 +44,28 @@ async def envoy(configuration: Mapping[str, Any]) -> AsyncIterator[Envoy]:
     """Run Envoy with *configuration* until the context ends."""
     assert ENVOY.exists(), "Envoy is not installed: make picker-test does it"
     folder = Path(tempfile.mkdtemp(prefix="wg"))
-    file, log = folder / "envoy.json", folder / "envoy.log"
+    file, log, admin = folder / "envoy.json", folder / "envoy.log", folder / "admin"
     file.write_text(json.dumps(configuration))
-    admin = configuration["admin"]["address"]["socket_address"]
-    arguments = ["-c", file, "--log-path", log, "--log-level", "warning", "--concurrency", "1", "--use-dynamic-base-id"]
+    arguments = [
+        "-c",
+        file,
+        "--log-path",
+        log,
+        "--admin-address-path",
+        admin,
+        "--log-level",
+        "warning",
+        "--concurrency",
+        "1",
+        "--use-dynamic-base-id",
+    ]
     process = await asyncio.create_subprocess_exec(ENVOY, *map(str, arguments))
-    running = Envoy(process, f"http://{admin['address']}:{admin['port_value']}", log)
     try:
         async with asyncio.timeout(60), httpx.AsyncClient(verify=False) as client:
-            while not await _is_ready(client, running):
+            while (address := await _listener(client, admin)) is None:
                 assert process.returncode is None, log.read_text()
                 await asyncio.sleep(0.05)
-        yield running
+        yield Envoy(process, address, f"http://{admin.read_text()}", log)
     finally:
         if process.returncode is None:
             process.kill()
@@ -72,8 +83,20 @@ async def validate(file: Path) -> str:
     return "" if process.returncode == 0 else said.decode()
 
 
-async def _is_ready(client: httpx.AsyncClient, running: Envoy) -> bool:
+async def _listener(client: httpx.AsyncClient, admin: Path) -> str | None:
+    """Return the address of the listener as soon as it is ready. The file *admin* has the address to ask."""
+    address = _text(admin)
+    if not address:
+        return None
     try:
-        return (await client.get(f"{running.admin}/ready")).status_code == 200
+        if (await client.get(f"http://{address}/ready")).status_code != 200:
+            return None
+        listeners = (await client.get(f"http://{address}/listeners", params={"format": "json"})).json()
     except httpx.TransportError:
-        return False
+        return None
+    socket = listeners["listener_statuses"][0]["local_address"]["socket_address"]
+    return f"{socket['address']}:{socket['port_value']}"
+
+
+def _text(path: Path) -> str:
+    return path.read_text(encoding="utf-8") if path.exists() else ""

@@ -20,7 +20,6 @@ from simulator.server import serving
 from tests.e2e.governed import Administration
 from tests.picker.configuration import BodyMode, Pool, Tls, configuration
 from tests.picker.envoy import Envoy, envoy
-from tests.storage import free_port
 
 PATIENCE_S = 60.0
 """Seconds to wait for a state that a slow machine reaches late."""
@@ -176,14 +175,10 @@ async def before(
     pools: Sequence[Pool], pickers: Sequence[PickerProcess], workers: Sequence[str], *, tls: Tls | None = None
 ) -> AsyncIterator[Rig]:
     """Run Envoy before *pools*, whose pickers and workers already run."""
-    port = free_port()
-    url = f"{'http' if tls is None else 'https'}://127.0.0.1:{port}"
-    config = configuration(pools, port=port, admin_port=free_port(), tls=tls)
-    async with (
-        envoy(config) as running,
-        httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, verify=False) as http,
-    ):
-        yield Rig(url, running, pickers, workers, http)
+    async with envoy(configuration(pools, tls=tls)) as running:
+        url = f"{'http' if tls is None else 'https'}://{running.address}"
+        async with httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, verify=False) as http:
+            yield Rig(url, running, pickers, workers, http)
 
 
 async def _announced(what: str, process: asyncio.subprocess.Process, output: Path, errors: Path) -> str:

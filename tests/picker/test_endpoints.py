@@ -4,8 +4,8 @@ The conformance tests of the Gateway API Inference Extension need a cluster. The
 real Envoy: 1, 2 and 3 endpoints, data-parallel ports, subsets, and the endpoint that has answered.
 """
 
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -15,8 +15,7 @@ from simulator.options import SimulatorOptions
 from simulator.server import serving
 from tests.kubernetes_api import a_pod, a_pool, kubernetes_api
 from tests.picker.configuration import BodyMode, Pool
-from tests.picker.rig import Rig, before, picker, rig
-from tests.storage import free_port
+from tests.picker.rig import Rig, before, picker, rig, simulated
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -93,30 +92,20 @@ async def test_a_pool_may_have_fewer_endpoints(count: int, tmp_path: Path) -> No
 
 async def test_each_port_of_a_pod_in_a_pool_is_an_endpoint(tmp_path: Path) -> None:
     """Two pods with three target ports each, found by their InferencePool; subsets differ by pod."""
-    ports = [free_port() for _ in range(3)]
-    addresses = ("127.0.0.1", "127.0.0.2")
-    endpoints = [f"{address}:{port}" for address in addresses for port in ports]
-    subset = [endpoints[0], endpoints[4]]
-    found = {"inference_pool": {"name": "llama"}}
-    async with (
-        serving_at(endpoints),
-        kubernetes_api(a_pool("llama", *ports), *map(a_pod, "ab", addresses)) as api,
-        picker(
-            tmp_path, [], model=found, kubernetes={"api_url": api.url, "namespace": "default"}, conformance=True
-        ) as one,
-    ):
-        await one.until_up(6)
-        async with before([Pool(one.address, endpoints)], [one], endpoints) as there:
-            for endpoint in endpoints:
-                assert {endpoint} == await served(there, {SELECTION: endpoint}, count=3)
-            assert await served(there, {"x-test-subset": ",".join(subset)}) <= {*subset}
-
-
-@asynccontextmanager
-async def serving_at(endpoints: Sequence[str]) -> AsyncIterator[None]:
-    """Run a worker at each of *endpoints*."""
     async with AsyncExitStack() as exits:
+        first = await exits.enter_async_context(simulated(3))
+        ports = [int(endpoint.rpartition(":")[2]) for endpoint in first]
+        for port in ports:
+            await exits.enter_async_context(serving(SimulatorOptions(host="127.0.0.2", port=port, speed=0)))
+        endpoints = [*first, *(f"127.0.0.2:{port}" for port in ports)]
+        pods = a_pod("a", "127.0.0.1"), a_pod("b", "127.0.0.2")
+        api = await exits.enter_async_context(kubernetes_api(a_pool("llama", *ports), *pods))
+        model, kubernetes = {"inference_pool": {"name": "llama"}}, {"api_url": api.url, "namespace": "default"}
+        started = picker(tmp_path, [], conformance=True, model=model, kubernetes=kubernetes)
+        one = await exits.enter_async_context(started)
+        await one.until_up(6)
+        there = await exits.enter_async_context(before([Pool(one.address, endpoints)], [one], endpoints))
         for endpoint in endpoints:
-            host, _, port = endpoint.partition(":")
-            await exits.enter_async_context(serving(SimulatorOptions(host=host, port=int(port), speed=0)))
-        yield
+            assert {endpoint} == await served(there, {SELECTION: endpoint}, count=3)
+        subset = {endpoints[0], endpoints[4]}
+        assert await served(there, {"x-test-subset": ",".join(sorted(subset))}) <= subset

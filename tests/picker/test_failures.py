@@ -1,7 +1,9 @@
 """What callers get while pickers, workers or Envoy are unavailable."""
 
 import asyncio
-from contextlib import AsyncExitStack
+import os
+import socket
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import pytest
@@ -24,9 +26,10 @@ async def test_a_pool_that_fails_closed_answers_no_request_without_its_picker(mo
         assert total == sum((await there.served()).values())
 
 
-async def test_a_pool_that_fails_open_answers_requests_without_its_picker(tmp_path: Path) -> None:
-    """Envoy then chooses endpoints itself, in turns. This needs buffered bodies."""
-    async with rig(tmp_path, 2, body_mode="BUFFERED", is_open=True) as there:
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_pool_that_fails_open_answers_requests_without_its_picker(mode: BodyMode, tmp_path: Path) -> None:
+    """Envoy then chooses endpoints itself, in turns."""
+    async with rig(tmp_path, 2, body_mode=mode, is_open=True) as there:
         assert 200 == (await there.chat()).status_code
         await there.picker.kill()
         earlier = await there.served()
@@ -38,14 +41,15 @@ async def test_a_pool_that_fails_open_answers_requests_without_its_picker(tmp_pa
 
 
 async def test_a_picker_that_comes_back_is_used_again(tmp_path: Path) -> None:
+    listen = f"127.0.0.1:{port_for_long()}"
     async with (
         simulated(2) as workers,
-        picker(tmp_path, workers) as one,
-        before([Pool(one.address, workers)], [one], workers) as there,
+        picker(tmp_path, workers, listen=listen) as one,
+        before([Pool(listen, workers)], [one], workers) as there,
     ):
         await one.kill()
         assert 500 == (await there.chat()).status_code
-        async with picker(tmp_path, workers, name="again", listen=one.address), asyncio.timeout(PATIENCE_S):
+        async with picker(tmp_path, workers, name="again", listen=listen), asyncio.timeout(PATIENCE_S):
             while (await there.chat()).status_code != 200:
                 await asyncio.sleep(0.05)
 
@@ -68,3 +72,12 @@ async def test_a_worker_that_refuses_connections_is_replaced_by_the_next_endpoin
 
         assert {200} == {answer.status_code for answer in answers}
         assert {*lasting} == {answer.headers["x-conformance-test-served-endpoint"] for answer in answers}
+
+
+def port_for_long() -> int:
+    """Return a free port below those that the system gives to outgoing connections, so that it stays free."""
+    for port in range(20_000 + os.getpid() % 10_000, 32_000):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("no port is free")

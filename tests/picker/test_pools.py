@@ -6,7 +6,6 @@ from pathlib import Path
 from tests.picker.configuration import Pool, forwarding
 from tests.picker.envoy import envoy
 from tests.picker.rig import before, picker, simulated
-from tests.storage import free_port
 
 
 async def test_two_pools_share_requests_by_weight(tmp_path: Path) -> None:
@@ -37,10 +36,8 @@ async def test_endpoints_may_speak_http_2(tmp_path: Path) -> None:
     async with simulated(2) as workers, AsyncExitStack() as exits:
         endpoints = []
         for worker in workers:
-            port = free_port()
-            config = forwarding(worker, port=port, admin_port=free_port(), to_http2=False)
-            await exits.enter_async_context(envoy(config))
-            endpoints.append(f"127.0.0.1:{port}")
+            translating = await exits.enter_async_context(envoy(forwarding(worker, to_http2=False)))
+            endpoints.append(translating.address)
         one = await exits.enter_async_context(picker(tmp_path, endpoints))
         pool = Pool(one.address, endpoints, speaks_http2=True)
         there = await exits.enter_async_context(before([pool], [one], workers))

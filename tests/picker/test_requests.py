@@ -3,6 +3,7 @@
 import base64
 import json
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from tests.certificates import without_key_identifiers
 from tests.picker.configuration import BodyMode, Tls, forwarding
 from tests.picker.envoy import envoy
 from tests.picker.rig import PATIENCE_S, Rig, requests_of, rig
-from tests.storage import free_port
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -112,14 +112,11 @@ async def test_callers_may_use_tls_and_http_2(mode: BodyMode, tmp_path: Path) ->
     files = without_key_identifiers(tmp_path)
     async with rig(tmp_path, 2, body_mode=mode, tls=Tls(files.server, files.key)) as there:
         direct = await there.chat()
-        port = free_port()
-        config = forwarding(
-            there.url.removeprefix("https://"), port=port, admin_port=free_port(), to_http2=True, to_tls=True
-        )
-        async with (
-            envoy(config) as forwarder,
-            httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=PATIENCE_S, verify=False) as client,
-        ):
+        config = forwarding(there.url.removeprefix("https://"), to_http2=True, to_tls=True)
+        async with AsyncExitStack() as exits:
+            forwarder = await exits.enter_async_context(envoy(config))
+            url = f"http://{forwarder.address}"
+            client = await exits.enter_async_context(httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, verify=False))
             body = {"model": "tiny", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]}
             over_2 = await client.post("/v1/chat/completions", json=body)
             streamed = await client.post("/v1/chat/completions", json={**body, "stream": True})
