@@ -14,10 +14,9 @@ from gateway.telemetry.caches.use_times import UseTimes
 from gateway.workers.kv_events.counters import StreamCounters
 
 MAX_PER_BATCH: Final = 8
-"""Maximum number of requests to examine in a batch of completed requests. Batches are 50 ms apart, so every request is
-examined up to 160 requests per second, and a sample of evenly spaced requests beyond. It bounds the cost to a few
-milliseconds per second.
-"""
+"""Maximum number of requests to examine in a batch of completed requests. Beyond, they are evenly spaced samples."""
+MAX_PER_S: Final = 160.0
+"""Maximum mean number of requests to examine per second. It bounds the cost to a few milliseconds per second."""
 MINUTE_S = 60.0
 MIN_RECOMPUTED_TOKENS: Final = 32.0
 """Number of repeatedly computed tokens of a prompt below which they count as none, because engines cache whole blocks
@@ -63,15 +62,28 @@ class CacheActivity:
         self._index = index
         self._block_bytes = block_bytes
         self._past = PastBlocks()
+        self._room = float(MAX_PER_BATCH)
+        """Number of requests that may be examined now. It grows by `MAX_PER_S` up to `MAX_PER_BATCH`."""
+        self._observed_at = clock()
+        self._unexamined = 0
+        """Number of requests for which the next examined ones stand."""
         self._clock = clock
         self._wall_clock = wall_clock
 
     def observe(self, completed: list[CompletedRequest]) -> None:
         """Learn from *completed*, about 15 microseconds for each of at most `MAX_PER_BATCH` requests."""
-        step = -(-len(completed) // MAX_PER_BATCH)
-        for ended in completed[::step]:
-            self._examine(ended, step)
-        self.use_times.note(self._index.uses, self._clock())
+        now = self._clock()
+        self._room = min(MAX_PER_BATCH, self._room + (now - self._observed_at) * MAX_PER_S)
+        self._observed_at = now
+        self._unexamined += len(completed)
+        if self._room >= 1.0:
+            sample = completed[:: -(-len(completed) // int(self._room))]
+            stands_for = self._unexamined // len(sample)
+            self._unexamined = 0
+            self._room -= len(sample)
+            for ended in sample:
+                self._examine(ended, stands_for)
+        self.use_times.note(self._index.uses, now)
 
     def forget_prefixes(self) -> None:
         """Forget all prefixes and blocks, because the key of their hashes has changed. The history stays."""
@@ -89,15 +101,15 @@ class CacheActivity:
         workers = [(model.name, worker.id) for model in self._models for worker in model.fleet]
         self.history.end_minute(self._wall_clock(), workers, self._streams.counters())
 
-    def _examine(self, ended: CompletedRequest, step: int) -> None:
-        """Learn from one request, which stands for *step* requests of its batch."""
+    def _examine(self, ended: CompletedRequest, stands_for: int) -> None:
+        """Learn from one request, which stands for *stands_for* requests."""
         exchange = ended.exchange
         request, model, worker = exchange.request, exchange.model, exchange.backend
         if request is None or model is None or exchange.strategy is None or not request.writes_cache:
             return
         if exchange.first_byte is None and exchange.error is not None:
             return
-        self.prefixes.add(request, model, exchange.team or "", ended.at, stands_for=step)
+        self.prefixes.add(request, model, exchange.team or "", ended.at, stands_for=stands_for)
         if worker is None or exchange.served_by != "worker" or exchange.prefill == "remote":
             return
         computed_before = self._past.learn(WorkerId(worker), request.prefix.hashes)

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from gateway.proxy.completed_requests import SETTLE_S, CompletedRequest, CompletedRequests
+from gateway.proxy.completed_requests import MAX_BATCH, SETTLE_S, CompletedRequest, CompletedRequests
 from tests.gateway.examples import an_exchange
 
 
@@ -62,4 +62,23 @@ async def test_settling_in_between_loses_and_repeats_nothing() -> None:
     await notes.heard.wait()
 
     assert [(b"r-1", 1.0), (b"r-2", 2.0)] == notes.seen
+    assert 2 == notes.settled
+
+
+async def test_a_full_batch_is_handed_over_at_once() -> None:
+    """The rest waits for the timer."""
+    notes = Notes()
+    completed_requests = CompletedRequests([notes])
+    for i in range(MAX_BATCH + 1):
+        completed_requests.add(an_exchange(request_id=b"r-%d" % i), 1.0)
+
+    assert [(b"r-%d" % i, 1.0) for i in range(64)] == notes.seen
+    assert 1 == notes.settled
+
+    notes.heard.clear()
+    async with asyncio.timeout(60):
+        await notes.heard.wait()
+
+    assert (b"r-64", 1.0) == notes.seen[-1]
+    assert 65 == len(notes.seen)
     assert 2 == notes.settled

@@ -95,6 +95,22 @@ def test_a_large_batch_is_sampled_evenly() -> None:
     assert (4, 4) == tuple(observed.activity.history.peek("tiny", worker).requests for worker in "ab")
 
 
+def test_more_requests_than_can_be_examined_are_counted_with_the_next_ones() -> None:
+    """A sixteenth of a second later, eight requests may be examined again."""
+    observed = Observed()
+    observed.activity.observe([observed.answered(a_request("abcd")) for _ in range(64)])
+    observed.activity.observe([observed.answered(a_request("abcd")) for _ in range(64)])
+
+    (hottest,) = observed.activity.prefixes.hottest(1, 100.0)
+    assert 64 * 0.6931471805599453 / 5 == pytest.approx(hottest.per_minute)
+
+    observed.clock.now += 0.0625
+    observed.activity.observe([observed.answered(a_request("abcd")) for _ in range(64)])
+
+    (hottest,) = observed.activity.prefixes.hottest(1, 100.0)
+    assert 192 * 0.6931471805599453 / 5 == pytest.approx(hottest.per_minute, rel=1e-3)
+
+
 def test_a_minute_ends_for_all_workers() -> None:
     observed = Observed(streams=Streams({A: some_counters(trust="live", gaps=1)}))
     observed.activity.observe([observed.answered(a_request(TEXT))])
