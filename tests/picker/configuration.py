@@ -207,7 +207,27 @@ def _endpoints(pool: Pool) -> Json:
 
 
 def _picker(pool: Pool) -> Json:
-    return {**_static(f"picker-of-{pool.name}", [pool.picker]), "connect_timeout": "1s", **_http2()}
+    """Return the cluster of the picker of *pool*.
+
+    Without the health check, Envoy learns that a picker is gone by the failure of a stream. It has then already sent a
+    part of the body, and cannot choose an endpoint itself. It sends no streams to unhealthy pickers (threshold 0).
+    """
+    return {
+        **_static(f"picker-of-{pool.name}", [pool.picker]),
+        "connect_timeout": "1s",
+        "health_checks": [
+            {
+                "interval": "1s",
+                "no_traffic_interval": "1s",
+                "timeout": "10s",
+                "unhealthy_threshold": 2,
+                "healthy_threshold": 1,
+                "grpc_health_check": {"service_name": "readiness"},
+            }
+        ],
+        "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        **_http2(),
+    }
 
 
 def _static(name: str, endpoints: Sequence[str]) -> Json:

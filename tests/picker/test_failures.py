@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.picker.configuration import BodyMode, Pool
-from tests.picker.rig import PATIENCE_S, before, picker, rig, simulated
+from tests.picker.rig import PATIENCE_S, Rig, before, picker, rig, simulated
 
 MODES: tuple[BodyMode, ...] = ("FULL_DUPLEX_STREAMED", "BUFFERED")
 
@@ -28,10 +28,11 @@ async def test_a_pool_that_fails_closed_answers_no_request_without_its_picker(mo
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_pool_that_fails_open_answers_requests_without_its_picker(mode: BodyMode, tmp_path: Path) -> None:
-    """Envoy then chooses endpoints itself, in turns."""
+    """Envoy then chooses endpoints itself, in turns, as soon as its health check knows that the picker is gone."""
     async with rig(tmp_path, 2, body_mode=mode, is_open=True) as there:
         assert 200 == (await there.chat()).status_code
         await there.picker.kill()
+        await until_gone(there)
         earlier = await there.served()
         answers = [await there.chat() for _ in range(6)]
         later = await there.served()
@@ -72,6 +73,13 @@ async def test_a_worker_that_refuses_connections_is_replaced_by_the_next_endpoin
 
         assert {200} == {answer.status_code for answer in answers}
         assert {*lasting} == {answer.headers["x-conformance-test-served-endpoint"] for answer in answers}
+
+
+async def until_gone(there: Rig) -> None:
+    """Wait until Envoy knows no healthy picker."""
+    async with asyncio.timeout(PATIENCE_S):
+        while await there.envoy.counter("cluster.picker-of-pool.membership_healthy"):
+            await asyncio.sleep(0.05)
 
 
 def port_for_long() -> int:
