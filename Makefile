@@ -14,7 +14,7 @@ STRATEGY ?= prefix_aware
 # Without bytecode, every process that a command or a test starts would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test rolling-test console-test console-pages-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test identity-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test rolling-test console-test console-pages-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -69,6 +69,11 @@ engine-test: $(VENV)/.test
 bedrock-test: $(VENV)/.test
 	$(BIN)/python -m tests.bedrock.environment
 	$(BIN)/pytest tests/bedrock
+
+# The gateway with a real OpenID provider from npm, whose keys, clock and outages the tests control; installs it beside.
+identity-test: $(VENV)/.test
+	$(BIN)/python -m tests.identity.environment
+	$(BIN)/pytest tests/identity -o timeout=180
 
 # Traces read back from Arize Phoenix, a receiver from PyPI; installs it beside, 0.9 GB, on the first run.
 trace-test: $(VENV)/.test
@@ -209,7 +214,7 @@ report: $(VENV)/.test
 	$(BIN)/python -m documentation.pictures
 
 clean:
-	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-dynamo .venv-deploy .venv-phoenix .venv-envoy .image .peers build dist
+	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-identity .venv-dynamo .venv-deploy .venv-phoenix .venv-envoy .image .peers build dist
 
 $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
