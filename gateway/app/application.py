@@ -89,6 +89,7 @@ from gateway.telemetry.cache_metrics import CacheCollector
 from gateway.telemetry.caches.cache_activity import CacheActivity
 from gateway.telemetry.caches.cache_map import CacheMaps
 from gateway.telemetry.caches.index_truth import IndexTruths
+from gateway.telemetry.caches.prefix_words import PrefixWords
 from gateway.telemetry.caches.views import CacheViews
 from gateway.telemetry.fallback_metrics import FallbackMetrics
 from gateway.telemetry.loop_watch import LoopWatch
@@ -317,7 +318,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
     fleet = _fleet(settings, outside)
     rules = _rules(settings, outside)
     followed = _followed(settings, configuration, outside, fleet, rules)
-    cache_activity = _cache_activity(settings, outside, fleet)
+    cache_activity = _cache_activity(settings, outside, fleet, rules.tracing)
     replicas = _replicas(fleet.models, fleet.knowledge, cache_activity, outside.clock)
     team_metrics = TeamMetrics(
         lambda: rules.tenancy.is_degraded,
@@ -843,15 +844,18 @@ def _batch(  # noqa: PLR0917  # in the order in which they are made
     )
 
 
-def _cache_activity(settings: Settings, outside: _Outside, fleet: _Fleet) -> CacheActivity | None:
+def _cache_activity(settings: Settings, outside: _Outside, fleet: _Fleet, tracing: Tracing) -> CacheActivity | None:
     """Return the observer of the use of caches, or None if it is disabled or if no admin key can read the results."""
     if not settings.admin.cache_activity or not settings.admin.keys:
         return None
+    block_bytes = settings.index.block_bytes
+    words = PrefixWords(tracing.keeps_content, block_bytes=block_bytes) if settings.admin.prefix_words else None
     return CacheActivity(
         *(fleet.models, fleet.knowledge.event_subscriptions, fleet.knowledge.index),
-        block_bytes=settings.index.block_bytes,
+        block_bytes=block_bytes,
         clock=outside.clock,
         wall_clock=outside.wall_clock,
+        words=words,
     )
 
 

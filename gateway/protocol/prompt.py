@@ -12,7 +12,9 @@ out all other details. It follows three rules:
 Parts that templates drop or put at the end (reasoning of earlier turns, the generation prompt) are left out.
 """
 
+import codecs
 import hashlib
+import re
 import struct
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -54,6 +56,10 @@ _UNRENDERED = frozenset({"id", "status"}) | _CACHE_MARKS
 """Keys of Responses items and content blocks that do not affect the prompt bytes, because a server sets them or because
 they control a cache.
 """
+
+_SEPARATORS = re.compile(rb"([\xf8-\xff])")
+_WITHOUT_WORDS = frozenset({_MESSAGE, _NAME, _TOOL_CALL_ID, _PART})
+"""Separators before pieces that are not text of the conversation."""
 
 _encoded = msgspec.json.Encoder().encode
 
@@ -157,6 +163,25 @@ def token_prompt(prompts: Sequence[Sequence[int]]) -> bytes:
 def embeds_prompt(embeds: Any) -> bytes:
     """Render prompt embeddings as a digest, so that only equal embeddings match."""
     return _PART + hashlib.sha256(_encoded(embeds)).digest()
+
+
+def first_words(beginning: bytes, *, max_bytes: int) -> str:
+    """Return the readable text at the *beginning* of a rendered prompt on one line, with at most *max_bytes* bytes.
+
+    The text contains no roles, names and control characters. It is empty if the prompt consists of token ids or
+    embeddings.
+    """
+    pieces = _SEPARATORS.split(_CONTENT + beginning)
+    texts = [text for mark, text in zip(pieces[1::2], pieces[2::2], strict=True) if mark not in _WITHOUT_WORDS]
+    found = b" ".join(texts)
+    if b"\0" in found:
+        return ""
+    try:
+        text = codecs.getincrementaldecoder("utf-8")().decode(found)
+    except UnicodeDecodeError:
+        return ""
+    words = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+    return words.encode()[:max_bytes].decode(errors="ignore").rstrip()
 
 
 def _add_parts(pieces: list[bytes], parts: list[ContentPart]) -> None:

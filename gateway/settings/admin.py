@@ -62,3 +62,9 @@ class AdminSettings(Group):
         "/admin/v1/cache-map and /admin/v1/index-truth. It costs at most a few milliseconds of processor time per "
         "second. Without admin keys, nothing is observed.",
     )
+    prefix_words: bool = Field(
+        default=False,
+        description="show the first words of prefixes (up to 80 bytes) in /admin/v1/cache-map and in the console, if "
+        "tracing.content or teams[].tracing.content is true for every team that uses the prefix. Other prefixes are "
+        "named by their hashes.",
+    )

@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 from tests.e2e.stack import Stack, stack
+from tests.e2e.traced import UNREACHABLE
 
 TOKEN = "the-admins-own-token"
 ADMIN = {"keys": [{"role": "viewer", "secret": TOKEN}]}
@@ -60,6 +61,39 @@ async def test_a_shared_prefix_is_on_the_map_and_its_text_is_not() -> None:
     assert hottest["tokens"] == held["tokens"]
     assert worker["reuse_share"] > 0.5
     assert "invoices" not in answer.text
+
+
+async def test_words_of_recorded_prompts_are_on_the_map_only() -> None:
+    """A request of a team without recording removes them."""
+    recorded = {"endpoint": UNREACHABLE, "content": True}
+    teams = [
+        {"name": "blue", "keys": [{"id": "b", "secret": "wg-blue-5d0c1a6f4b7e49b2"}], "tracing": recorded},
+        {"name": "red", "keys": [{"id": "r", "secret": "wg-red-5d0c1a6f4b7e49b2"}]},
+    ]
+    async with stack(1, admin={**ADMIN, "prefix_words": True}, teams=teams) as served:
+        for _ in range(3):
+            await ask_as(served, "wg-blue-5d0c1a6f4b7e49b2")
+        named = await words_of(served, requests=3)
+        texts = [(await served.http.get("/metrics")).text, served.log.getvalue().decode()]
+        await ask_as(served, "wg-red-5d0c1a6f4b7e49b2")
+        hidden = await words_of(served, requests=4)
+
+    assert ["You answer questions about invoices of last year. You answer questions about inv"] == named
+    assert [None] == hidden
+    assert [False, False] == ["invoices" in text for text in texts]
+
+
+async def ask_as(served: Stack, secret: str) -> None:
+    body = {"model": "tiny", "messages": [{"role": "system", "content": SYSTEM}], "max_tokens": 2}
+    headers = {"authorization": f"Bearer {secret}"}
+    assert (await served.http.post("/v1/chat/completions", json=body, headers=headers)).status_code == 200
+
+
+async def words_of(served: Stack, *, requests: int) -> list[str | None]:
+    """Words of all prefixes on the map after so many *requests* were observed."""
+    await served.lines(requests)
+    await counted(served, requests)
+    return [each["words"] for each in (await shown(served, "/admin/v1/cache-map"))["prefixes"]]
 
 
 async def test_predicted_and_reported_hits_agree() -> None:

@@ -25,6 +25,8 @@ from gateway.protocol.request_hints import short_name
 from gateway.proxy.guardrails.scanning import ScanFilter
 from gateway.proxy.tracing.content import Content
 from gateway.server.shared_state import HeaderNames
+from gateway.telemetry.caches.hot_prefixes import MAX_COUNTERS, MAX_TEAMS
+from gateway.telemetry.caches.prefix_words import PrefixWords
 from gateway.telemetry.request_log import FieldGroup
 from gateway.telemetry.trace_export.delivery import CompletedTrace, Delivery
 from gateway.tenancy.ledger.recorder import Recorder
@@ -204,6 +206,15 @@ def _traces() -> object:
     return kept
 
 
+def _words_of_prefixes() -> object:
+    words, hasher = PrefixWords(lambda team: True, block_bytes=64), Hasher(b"k" * 32, block_bytes=64)
+    for number in range(8 * MAX_COUNTERS):
+        text = f"{number:08}".encode() * 64
+        for team in range(2 * MAX_TEAMS):
+            words.learn(hasher.prefix(text), f"team-{team}", text)
+    return words
+
+
 def _recorder() -> Recorder:
     return Recorder(wall_clock=lambda: 1.0, zone=ZoneInfo("UTC"))
 
@@ -221,6 +232,7 @@ KEPT: dict[str, Kept] = {
     "gateway.server.shared_state.HeaderNames": Kept(MIB, _header_names),
     "gateway.protocol.networks.address_in": Kept(MIB, _addresses),
     "gateway.models.tokenizing.segment_cache.SegmentCache": Kept(2 * MIB, _tokens),
+    "gateway.telemetry.caches.prefix_words.PrefixWords": Kept(3 * MIB, _words_of_prefixes),
     "gateway.telemetry.trace_export.delivery.Delivery": Kept(8 * MIB, _traces),
 }
 

@@ -11,18 +11,23 @@ text, and only the last messages of a long request are exported. The default lim
 milliseconds to read.
 """
 
+BEGINNING_BYTES = 256
+"""Bytes of the prompt to keep separately, from which the cache map takes the first words of a prefix."""
+
 
 class Content:
     """Content of a request and its answer, enough for *max_bytes* bytes of text. The request body is kept completely or
     not at all.
     """
 
-    __slots__ = ("_left", "_pieces", "max_bytes", "request")
+    __slots__ = ("_left", "_pieces", "beginning", "max_bytes", "request")
 
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.request = b""
         """Request body as the caller sent it, or an empty value if the body is too long."""
+        self.beginning = b""
+        """First `BEGINNING_BYTES` bytes of the prompt as it is hashed, or an empty value if the body is too long."""
         self._left = max_bytes * KEPT_FACTOR
         self._pieces: list[bytes] = []
 
@@ -36,10 +41,13 @@ class Content:
         """Memory in bytes that the request and answer take."""
         return len(self.request) + self.max_bytes * KEPT_FACTOR - self._left
 
-    def asked(self, raw: bytes) -> None:
-        """Keep the request body *raw*. A body that is too long is not kept, because it could not be decoded in part."""
+    def asked(self, raw: bytes, prompt: bytes = b"") -> None:
+        """Keep the request body *raw* and the beginning of its rendered *prompt*. Nothing is kept of a body that is too
+        long, because it could not be decoded in part.
+        """
         if len(raw) <= self.max_bytes * KEPT_FACTOR:
             self.request = raw
+            self.beginning = prompt[:BEGINNING_BYTES]
 
     def watching(self, send: Send, is_wanted: Callable[[], bool]) -> Send:
         """Return an ASGI send function that calls *send*, and keeps the body bytes while *is_wanted* returns true."""

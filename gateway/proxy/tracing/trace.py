@@ -132,7 +132,7 @@ class Trace:
         self.labels = labels_of(incoming.text_of, raw)
         if self.content is not None:
             if self._keeps_content(None if caller is None else caller.team_name):
-                self.content.asked(raw)
+                self.content.asked(raw, body.prompt)
             else:
                 self.content = None
         self._note("warmgate.prompt.bytes", request.prompt_bytes)

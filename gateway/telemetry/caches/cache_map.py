@@ -42,6 +42,10 @@ class PrefixDemand:
     """Teams that ask for the prefix, most requests first. At most 8 teams are remembered."""
     last_used_s: float
     """Seconds since the last request for the prefix."""
+    words: str | None = None
+    """First words of the prefix, only if prompts are recorded for every team that uses the prefix and if the settings
+    allow it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +162,7 @@ class CacheMaps:
             requests_per_minute=round(hot.per_minute, 3),
             teams=tuple(TeamDemand(team, round(per_minute, 3)) for team, per_minute in teams),
             last_used_s=round(max(0.0, now - hot.last_at), 3),
+            words=None if self.activity.words is None else self.activity.words.find(hot.prefix),
         )
 
     def _holders(self, model: Model, hot: HotPrefix) -> Mapping[WorkerId, HeldPrefix]:

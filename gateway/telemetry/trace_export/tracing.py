@@ -124,6 +124,13 @@ class Tracing(Collector):
         if team is not None:
             team.delivery.offer(ended)
 
+    def keeps_content(self, team: str | None) -> bool:
+        """Return whether any destination receives the prompts and answers of *team*. None stands for requests without a
+        team.
+        """
+        of_team = None if team is None else self._teams.get(team)
+        return any(each is not None and each.receiver.content for each in (self._operators, of_team))
+
     def close(self) -> None:
         """Send queued traces for at most `CLOSE_S` seconds. This blocks, so call it in a thread."""
         deliveries = [*self._former, *(each.delivery for each in self._all())]
@@ -155,19 +162,12 @@ class Tracing(Collector):
         return Tracer(
             self._rules.ratio,
             max_content_bytes=self._rules.content_bytes,
-            keeps_content=self._keeps_content,
+            keeps_content=self.keeps_content,
             may_keep_content=any(each.receiver.content for each in self._all()),
             clock=self._clock,
             wall_clock=self._wall_clock,
             rng=self._rng,
         )
-
-    def _keeps_content(self, team: str | None) -> bool:
-        """Return whether any destination receives the prompts and answers of *team*. None stands for requests without a
-        team.
-        """
-        of_team = None if team is None else self._teams.get(team)
-        return any(each is not None and each.receiver.content for each in (self._operators, of_team))
 
     def _kept(self, team: str, receiver: Receiver) -> Destination | None:
         former = self._teams.get(team)

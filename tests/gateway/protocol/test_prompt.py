@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gateway.protocol.body import parse_chat, parse_completion
 from gateway.protocol.endpoints.messages import parse_messages
 from gateway.protocol.endpoints.responses import parse_responses
+from gateway.protocol.prompt import first_words
 
 Message = dict[str, Any]
 
@@ -382,3 +383,30 @@ class TestMessages:
         """They are the longest and the most widely shared."""
         assert 0 == common(rendered_message(QUESTION), rendered_message(QUESTION, tools=TOOLS))
         assert rendered_message(QUESTION) == rendered_message(QUESTION, tools=[])
+
+
+def test_the_first_words_are_the_text_of_the_conversation() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    prompt = rendered(
+        {"role": "system", "content": "You are\n  \x1b[31ma \u202ebot."},
+        {"role": "user", "name": "ann", "content": [image, {"type": "text", "text": "Hello!"}]},
+    )
+
+    assert "You are [31ma bot. Hello!" == first_words(prompt, max_bytes=80)
+
+
+@pytest.mark.parametrize(
+    ("beginning", "words"),
+    [
+        ("Grüße".encode()[:3], "Gr"),
+        (b"x" * 81, "x" * 80),
+        ("é".encode() * 41, "é" * 40),
+        (b"x" + "é".encode() * 40, "x" + "é" * 39),
+        (rendered_text(["one", "two"]), "one two"),
+        (rendered_text([101, 102]), ""),
+        (b"bad \x80 text", ""),
+        (b"", ""),
+    ],
+)
+def test_the_first_words_are_short_and_readable(beginning: bytes, words: str) -> None:
+    assert words == first_words(beginning, max_bytes=80)

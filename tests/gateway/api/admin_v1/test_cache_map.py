@@ -3,8 +3,10 @@
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.telemetry.caches.cache_map import CacheMaps
 from gateway.telemetry.caches.index_truth import IndexTruths
+from gateway.telemetry.caches.prefix_words import PrefixWords
 from gateway.telemetry.caches.views import CacheViews
-from tests.gateway.api.admin_v1.administration import administration
+from tests.gateway.api.admin_v1.administration import KEYS, administration
+from tests.gateway.api.admin_v1.test_one_team import LIMITED
 from tests.gateway.examples import a_draining, the_models
 from tests.gateway.telemetry.caches.examples import Observed
 from tests.routing.examples import BLOCK_BYTES, A, a_request, prompt
@@ -72,3 +74,24 @@ async def test_it_is_described() -> None:
 
     assert "/admin/v1/cache-map" in description["paths"]
     assert "eviction_age_s" in description["components"]["schemas"]["WorkerCache"]["properties"]
+
+
+async def test_words_are_shown_until_a_team_without_recording_uses_the_prefix() -> None:
+    observed = Observed(words=PrefixWords(lambda team: team == "blue", block_bytes=64))
+    request = a_request("abcdef")
+    async with administration(gateway=a_gateway(observed)) as admin:
+        observed.activity.observe([observed.recorded(request, "blue", "You are a helpful bot.")] * 3)
+        (shown,) = (await admin.get("/cache-map"))["prefixes"]
+        observed.activity.observe([observed.answered(request, team="red")])
+        (hidden,) = (await admin.get("/cache-map"))["prefixes"]
+
+    assert ("You are a helpful bot.", None) == (shown["words"], hidden["words"])
+
+
+async def test_viewers_of_a_team_see_no_words() -> None:
+    observed = Observed(words=PrefixWords(lambda team: True, block_bytes=64))
+    observed.activity.observe([observed.recorded(a_request("abcdef"), "blue", "You are a helpful bot.")] * 3)
+    async with administration(gateway=a_gateway(observed), keys=(*KEYS, LIMITED)) as admin:
+        answer = await admin.ask("GET", "/cache-map", who="bv")
+
+    assert (403, False) == (answer.status_code, "helpful" in answer.text)

@@ -7,6 +7,7 @@ import pytest
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.console.pages.cache_map import LENGTH, cell, row
 from gateway.protocol.usage import Usage
+from gateway.telemetry.caches.prefix_words import PrefixWords
 from tests.gateway.api.admin_v1.test_cache_map import a_gateway
 from tests.gateway.console.consoled import consoled
 from tests.gateway.examples import a_draining, the_models
@@ -46,6 +47,19 @@ async def test_names_are_escaped() -> None:
 
     assert "&lt;script&gt;alert(1)&lt;/script&gt;" in text
     assert "<script>alert" not in text
+
+
+async def test_words_are_shown_and_escaped() -> None:
+    observed = Observed(words=PrefixWords(lambda team: True, block_bytes=64))
+    text = '<script>alert(1)</script> is " not bold.'
+    observed.activity.observe([observed.recorded(a_request("abcdef"), "blue", text)] * 3)
+    async with consoled(gateway=a_gateway(observed)) as site:
+        page = (await (await site.logged_in("vi")).get("/console/cache-map")).text
+
+    escaped = "&lt;script&gt;alert(1)&lt;/script&gt; is &#34; not bold."
+    assert f'<span class="words" title="{escaped}">{escaped}…</span>' in page
+    assert f'title="{escaped}">P1</a>' in page
+    assert "<script>alert" not in page
 
 
 async def test_without_requests_there_are_no_prefixes() -> None:

@@ -54,3 +54,11 @@ def test_a_body_is_kept_as_a_whole_or_not_at_all() -> None:
     other.asked(b"x" * (KEPT_FACTOR + 1))
 
     assert (b"x" * KEPT_FACTOR, b"") == (content.request, other.request)
+
+
+def test_the_beginning_of_the_prompt_is_kept_with_the_body() -> None:
+    content, other = Content(1), Content(1)
+    content.asked(b"x", b"y" * 257)
+    other.asked(b"x" * (KEPT_FACTOR + 1), b"y" * 257)
+
+    assert (b"y" * 256, b"") == (content.beginning, other.beginning)

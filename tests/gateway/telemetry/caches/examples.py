@@ -6,12 +6,15 @@ from cache_index import RadixTree, WorkerId
 from gateway.models.model import Model
 from gateway.protocol.usage import Usage
 from gateway.proxy.completed_requests import CompletedRequest
+from gateway.proxy.tracing.content import Content
 from gateway.telemetry.caches.cache_activity import CacheActivity
+from gateway.telemetry.caches.prefix_words import PrefixWords
 from gateway.workers.kv_events.counters import StreamCounters
 from gateway.workers.kv_events.feed import Trust
 from routing.request import Request
 from tests.fakes.backends import Answers
 from tests.gateway.examples import Clock, a_model, an_ended_request, the_models
+from tests.gateway.telemetry.trace_export.examples import a_trace
 from tests.routing.confirmed_examples import reporting_fleet
 from tests.routing.examples import BLOCK_BYTES, A, B, C, an_index
 
@@ -32,7 +35,9 @@ class Streams:
 class Observed:
     """A model with the workers a, b and c, at 100 s by the gateway's clock and 1,000 s by the wall clock."""
 
-    def __init__(self, *, trusted: bool = False, streams: Streams | None = None) -> None:
+    def __init__(
+        self, *, trusted: bool = False, streams: Streams | None = None, words: PrefixWords | None = None
+    ) -> None:
         self.clock, self.wall_clock = Clock(), Clock(1000.0)
         self.index: RadixTree = an_index()
         fleet, self.confirmed = reporting_fleet(A, B, C, trusted=trusted, index=self.index)
@@ -45,6 +50,7 @@ class Observed:
             block_bytes=BLOCK_BYTES,
             clock=self.clock,
             wall_clock=self.wall_clock,
+            words=words,
         )
 
     def answered(self, request: Request, worker: str = "a", **known: object) -> CompletedRequest:
@@ -52,3 +58,9 @@ class Observed:
         usage = Usage(int(request.prompt_tokens), 1, 0)
         facts = {"model": "tiny", "strategy": "kv_aware", "usage": usage, "first_byte": 101.0, "backend": worker}
         return an_ended_request(self.clock.now, request=request, **{**facts, **known})
+
+    def recorded(self, request: Request, team: str, text: str) -> CompletedRequest:
+        """*request* of *team*, whose prompt begins with *text* and was recorded."""
+        content = Content(100)
+        content.asked(b"{}", text.encode())
+        return self.answered(request, team=team, trace=a_trace(content=content))

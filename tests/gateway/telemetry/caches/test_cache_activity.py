@@ -6,6 +6,7 @@ import pytest
 
 from gateway.protocol.usage import Usage
 from gateway.telemetry.caches.cache_activity import MAX_PER_BATCH
+from gateway.telemetry.caches.prefix_words import PrefixWords
 from tests.fakes.intake import some_counters
 from tests.gateway.telemetry.caches.examples import Observed, Streams
 from tests.routing.examples import A, a_request
@@ -157,3 +158,30 @@ def test_prefixes_of_a_former_key_are_forgotten() -> None:
 
     assert before == observed.activity.history.peek("tiny", "a").recomputed > 0
     assert 2 == len(observed.activity.prefixes)
+
+
+def test_words_come_from_recorded_prompts() -> None:
+    observed = Observed(words=PrefixWords(lambda team: team == "blue", block_bytes=64))
+    request = a_request(TEXT)
+    observed.activity.observe(
+        [observed.recorded(request, "blue", "Be brief."), observed.answered(request, team="blue")]
+    )
+    words = observed.activity.words
+
+    assert words is not None
+    assert "Be brief." == words.find(request.prefix)
+    observed.activity.forget_prefixes()
+    assert words.find(request.prefix) is None
+
+
+def test_requests_that_are_not_in_the_sample_hide_words() -> None:
+    observed = Observed(words=PrefixWords(lambda team: team == "blue", block_bytes=64))
+    request = a_request(TEXT)
+    completed = [observed.recorded(request, "blue", "Be brief.")] * (2 * MAX_PER_BATCH)
+    completed[1] = observed.answered(request, team="red")
+    observed.activity.observe(completed)
+    (prefix,) = observed.activity.prefixes.hottest(10, observed.clock.now)
+
+    assert ["blue"] == list(prefix.teams)
+    assert observed.activity.words is not None
+    assert observed.activity.words.find(request.prefix) is None

@@ -149,7 +149,7 @@ def test_content_is_kept_if_a_destination_gets_it(
         settings(a_team("blue", receiver.url, content=team), {"name": "red"}, endpoint=receiver.url, content=operators)
     )
 
-    assert kept_of == [name for name in (None, "blue", "red") if tracing._keeps_content(name)]
+    assert kept_of == [name for name in (None, "blue", "red") if tracing.keeps_content(name)]
 
 
 @pytest.mark.parametrize(
