@@ -92,7 +92,7 @@ class Progress:
 
     def show(self, done: float) -> None:
         if self._is_shown:
-            sys.stderr.write(f"\r{done:4.0%} replayed. Ctrl-C cancels. ")
+            sys.stderr.write(f"\r{done * 100:3.0f} % replayed. Ctrl-C cancels. ")
             sys.stderr.flush()
 
     def end(self) -> None:
@@ -134,7 +134,8 @@ def _show(state: Json, output: Output) -> None:
         output.entity(state)
         return
     if result is None:
-        output.text(f"{state['status']}: {state['done']:.0%} done\n" if state["id"] else "No replay was started yet.\n")
+        done = f"{state['done'] * 100:.0f} % done"
+        output.text(f"{state['status']}: {done}\n" if state["id"] else "No replay was started yet.\n")
         return
     found = rows(result)
     columns = (*_COLUMNS, *_COLUMNS_OF_COSTS, *(("error",) if any(row["error"] for row in found) else ()))

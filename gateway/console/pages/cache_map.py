@@ -3,6 +3,7 @@
 from typing import Final
 
 from gateway.console.admin_client import AdminRefused, Json
+from gateway.console.formats import seconds
 from gateway.console.page import Context, Page, View
 
 PATH: Final = "/console/cache-map"
@@ -13,6 +14,8 @@ STEPS: Final = 5
 """Number of colors for prefixes that a worker holds."""
 THRASHING: Final = 0.2
 """Share of tokens computed again from which it is marked."""
+RESOLUTION_S: Final = 2.0
+"""Resolution of the times after which blocks are used again."""
 
 
 async def load(view: View) -> Context:
@@ -23,7 +26,13 @@ async def load(view: View) -> Context:
         return {"models": [], "map": None}
     rows = [row(found, each) for each in found["workers"]]
     shared = {"models": found["models"], "model": found["model"], "after": after}
-    return {**shared, "map": found, "prefixes": prefixes(found), "rows": rows}
+    reuse = {"reuse_p50": reuse_time(found["reuse_age_p50_s"]), "reuse_p90": reuse_time(found["reuse_age_p90_s"])}
+    return {**shared, **reuse, "map": found, "prefixes": prefixes(found), "rows": rows}
+
+
+def reuse_time(value: float | None) -> str:
+    """Return the time within which blocks were used again."""
+    return f"under {RESOLUTION_S:.0f} s" if value is not None and value < RESOLUTION_S else seconds(value)
 
 
 async def if_observed(view: View, path: str, **query: str | int | None) -> Json | None:

@@ -166,8 +166,8 @@ def inaccurate_ttft(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]
     if worker.ttft_error is not None and worker.ttft_error >= MUCH_OFF:
         direction = "too long" if worker.ttft_bias > 0 else "too short"
         text = (
-            f"Predicted times to the first token are off by {worker.ttft_error:.0%} on average, "
-            f"and {abs(worker.ttft_bias):.0%} {direction}."
+            f"Predicted times to the first token are off by {worker.ttft_error * 100:.0f} % on average, "
+            f"and {abs(worker.ttft_bias) * 100:.0f} % {direction}."
         )
         yield _finding("inaccurate-ttft", model, worker, text)
 
@@ -175,8 +175,10 @@ def inaccurate_ttft(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]
 def inaccurate_predictions(model: ModelFacts, worker: WorkerFacts) -> Iterator[Finding]:
     """Report mostly wrong cache predictions that no other finding about the worker explains."""
     if worker.hit_alarm or (worker.stream is not None and worker.stream.doubt == "inaccurate"):
-        share = 0.0 if worker.hit_accuracy is None else worker.hit_accuracy
-        text = f"The accuracy of predicted cache hits, compared with the hits that the engine reports, is {share:.0%}."
+        share = 100 * (worker.hit_accuracy or 0.0)
+        text = (
+            f"The accuracy of predicted cache hits, compared with the hits that the engine reports, is {share:.0f} %."
+        )
         yield _finding("inaccurate-predictions", model, worker, text)
 
 

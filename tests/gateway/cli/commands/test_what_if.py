@@ -157,7 +157,7 @@ async def test_progress_is_shown_on_a_terminal(tmp_path: Path, monkeypatch: pyte
     progress.show(0.42)
     progress.end()
 
-    assert "\r 42% replayed. Ctrl-C cancels. \r\x1b[K" == screen.getvalue()
+    assert "\r 42 % replayed. Ctrl-C cancels. \r\x1b[K" == screen.getvalue()
 
 
 async def test_a_replay_that_failed_for_one_alternative_says_why() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gateway.api.admin_v1.parts import AdminGateway
-from gateway.console.pages.cache_map import LENGTH, cell, row
+from gateway.console.pages.cache_map import LENGTH, cell, reuse_time, row
 from gateway.protocol.usage import Usage
 from gateway.telemetry.caches.prefix_words import PrefixWords
 from tests.gateway.api.admin_v1.test_cache_map import a_gateway
@@ -133,3 +133,7 @@ def test_a_full_cache_that_evicts_before_reuse_is_marked(is_full: bool, age_s: f
     found = row({"reuse_age_p90_s": 60.0, "prefixes": []}, worker)
 
     assert (0.5, evicts_early, False) == (found["used_share"], found["evicts_early"], found["thrashes"])
+
+
+def test_reuse_within_the_resolution_is_not_shown_as_no_time() -> None:
+    assert ["under 2 s", "under 2 s", "2.0 s", "–"] == [reuse_time(value) for value in (0.0, 1.9, 2.0, None)]
