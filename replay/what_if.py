@@ -29,6 +29,8 @@ DAMPING = 0.7
 """Exponent of a step. Under load, times to the first token grow faster than the times of engines."""
 SCALES = (0.3, 3.0)
 """Smallest and largest scale. Beyond them, the recorded times have other causes than the speed of engines."""
+MIN_PREFILL_S_PER_TOKEN = 1e-7
+"""Smallest time per token of an engine. While all prompts are short, the learned time per token can be 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +47,7 @@ class EngineTimes:
     def timing(self, scale: float = 1.0) -> Timing:
         """Return the timing of an engine whose work takes *scale* times as long."""
         return Timing(
-            prefill_tokens_per_s=1.0 / (self.prefill_s_per_token * scale),
+            prefill_tokens_per_s=1.0 / (max(self.prefill_s_per_token, MIN_PREFILL_S_PER_TOKEN) * scale),
             prefill_fixed_s=self.prefill_fixed_s * scale,
             # Learned times include the work that ran beside.
             prefill_slowdown=0.0,

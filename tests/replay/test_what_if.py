@@ -37,6 +37,15 @@ def test_a_lone_prompt_takes_the_learned_time() -> None:
     assert [pytest.approx(0.301)] == [answer.ttft_s for answer in answers]
 
 
+def test_an_engine_without_a_learned_time_per_token_computes_in_the_fixed_time() -> None:
+    requests = conversation(1, turns=1, begins_s=0.0)
+    engine = EngineTimes(prefill_fixed_s=0.1, prefill_s_per_token=0.0, decode_s=0.01, decode_slope_s=0.0)
+    one = Replayer(Trace(BLOCK, False, list(requests.requests)), lambda _: OpenSessions([requests]), [engine])
+    (answers,) = one.answers(Alternative("round_robin", 1, 10_000))
+
+    assert [pytest.approx(0.1, abs=0.001)] == [answer.ttft_s for answer in answers]
+
+
 def test_a_scale_makes_all_work_take_longer() -> None:
     """Twice as long."""
     one = replayer([conversation(1, turns=1, begins_s=0.0)])
