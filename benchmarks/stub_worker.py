@@ -1,7 +1,7 @@
 """Stub worker with very low cost, so that benchmarks measure the proxy in front of it.
 
-The stub worker supports the parts of HTTP/1.1 that proxies use with workers (keep-alive, ``content-length`` bodies,
-pipelining) and answers with prepared bytes. The stub worker does not look at prompts and caches nothing.
+The stub worker supports the parts of HTTP/1.1 that proxies use with workers (keep-alive, bodies with a length or in
+chunks, pipelining) and answers with prepared bytes. The stub worker does not look at prompts and caches nothing.
 
 Rules:
     1. A stream is a hundred events, each its own HTTP chunk and its own write. All running streams get their next event
@@ -38,6 +38,8 @@ KNOWN_PROMPTS = 256  # of which the tokens are kept: a benchmark goes through th
 
 CREATED_S = 1_760_000_000
 CONTENT_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*(\d+)", re.IGNORECASE)
+CHUNKED = re.compile(rb"\r\ntransfer-encoding:[ \t]*chunked", re.IGNORECASE)
+LAST_CHUNK = b"\r\n0\r\n\r\n"
 
 # In JSON text a quote inside a string is escaped, so a prompt that talks about "stream" cannot match these.
 STREAM = re.compile(rb'"stream"\s*:\s*true')
@@ -202,8 +204,7 @@ class Connection(asyncio.Protocol):
             head_end = self._buffer.find(b"\r\n\r\n")
             if head_end < 0:
                 return
-            length = CONTENT_LENGTH.search(self._buffer, 0, head_end + 2)
-            end = head_end + 4 + (int(length[1]) if length else 0)
+            end = _end_of_request(self._buffer, head_end)
             if len(self._buffer) < end:
                 return
             request, self._buffer = self._buffer[:end], self._buffer[end:]
@@ -258,6 +259,16 @@ class Connection(asyncio.Protocol):
             self._transport.close()
         elif self._buffer:
             self._loop.call_soon(self._answer_next)
+
+
+def _end_of_request(got: bytes, head_end: int) -> int:
+    """Return the length of the first request in *got*, which is more than has arrived if it is not complete."""
+    length = CONTENT_LENGTH.search(got, 0, head_end + 2)
+    if length is not None or CHUNKED.search(got, 0, head_end + 2) is None:
+        return head_end + 4 + (int(length[1]) if length is not None else 0)
+    # The text of JSON has no carriage return, so only the last chunk looks like this.
+    last = got.find(LAST_CHUNK, head_end + 2)
+    return len(got) + 1 if last < 0 else last + len(LAST_CHUNK)
 
 
 async def serve(script: Script, *, port: int = 0, host: str = "127.0.0.1", pace: Pace | None = None) -> asyncio.Server:

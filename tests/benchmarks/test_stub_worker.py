@@ -58,6 +58,20 @@ async def test_the_openai_sdk_gets_a_hundred_events(sdk: openai.AsyncOpenAI) -> 
     assert "t0 t1 t2" == "".join(chunk.choices[0].delta.content or "" for chunk in chunks[:3])
 
 
+async def test_a_body_may_come_in_chunks(url: str) -> None:
+    """The next request on the same connection is understood, too."""
+    reader, writer = await connect(url)
+    head = b"POST /v1/chat/completions HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
+    writer.write(head + b'7\r\n{"model\r\n9\r\n":"tiny"}\r\n0\r\n\r\n' + PLAIN)
+    heads = [await reader.readuntil(b"\r\n\r\n")]
+    body = write_script("tiny").chat.partition(b"\r\n\r\n")[2]
+    assert body == await reader.readexactly(len(body))
+    heads.append(await reader.readuntil(b"\r\n\r\n"))
+    writer.close()
+
+    assert [True, True] == [each.startswith(b"HTTP/1.1 200 ") for each in heads]
+
+
 async def test_usage_follows_the_last_event_when_asked_for(sdk: openai.AsyncOpenAI) -> None:
     """``include_usage`` adds one chunk without choices."""
     stream = await sdk.chat.completions.create(
