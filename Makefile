@@ -14,7 +14,7 @@ STRATEGY ?= prefix_aware
 # Without bytecode, every process that a command or a test starts would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test identity-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test rolling-test console-test console-pages-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test identity-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test picker-chaos rolling-test console-test console-pages-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -125,6 +125,11 @@ proxy-test: $(VENV)/.test
 picker-test: $(VENV)/.test
 	$(BIN)/python -m tests.picker.environment
 	$(BIN)/pytest -n logical --dist loadfile tests/picker
+
+# Which requests fail while workers, pickers and Envoys are killed and drained under load; SECONDS=120 is a short run.
+picker-chaos: $(VENV)/.test
+	$(BIN)/python -m tests.picker.environment
+	$(BIN)/python -m benchmarks.picker.chaos --seconds $(or $(SECONDS),600)
 
 # Two gateways behind a real HAProxy, restarted one after the other under load; some two minutes.
 rolling-test: $(VENV)/.test

@@ -27,8 +27,10 @@ from tests.picker.configuration import Pool, configuration
 
 CUT = "tau"
 STRATEGY = "kv_aware"
-LOAD = 6.0
-"""Load below saturation, above which a queue makes small differences large."""
+LOAD = 8.0
+"""Load below saturation, above which a queue makes small differences large. Far below, the time that Envoy takes would
+be a large part of TTFT.
+"""
 MAX_DIFFERENCE = 0.05
 VALUES: Sequence[Callable[[Outcome], float]] = (
     lambda outcome: 100 * outcome.hit_rate,
@@ -143,7 +145,7 @@ def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespac
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--load", type=float, default=LOAD, help="times as fast as the slice's own times")
     parser.add_argument("--size", type=int, default=SLICES[CUT].size, help="conversations of the trace")
-    parser.add_argument("--speed", type=float, default=2.0, help="seconds of the workers in one of the clock")
+    parser.add_argument("--speed", type=float, default=1.0, help="seconds of the workers in one of the clock")
     parser.add_argument("--sources", action="store_true", help="ours from the checkout, without the compiled core")
     return parser.parse_args(arguments)
 
