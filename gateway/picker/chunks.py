@@ -2,21 +2,23 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Callable
 
 MAX_BYTES = 2**20
-"""Bytes that wait in memory. A longer body waits in Envoy, because the gateway reads no more of its gRPC stream."""
+"""Bytes that wait in memory. A longer body waits in Envoy, because the gateway does not permit it to send more."""
 
 
 class Chunks:
-    """Queue of chunks with a limit in bytes. One task writes, and another task reads."""
+    """Queue of chunks. The sender must wait while `is_full` is true. One task reads."""
 
-    __slots__ = ("_bytes", "_chunks", "_filled", "_is_discarded", "_room", "ended")
+    __slots__ = ("_bytes", "_chunks", "_filled", "_is_discarded", "_on_room", "ended")
 
-    def __init__(self) -> None:
+    def __init__(self, on_room: Callable[[], None]) -> None:
+        """Create an empty queue. *on_room* is called when a full queue has room again."""
         self._chunks: deque[bytes] = deque()
         self._bytes = 0
         self._filled = asyncio.Event()
-        self._room = asyncio.Event()
+        self._on_room = on_room
         self._is_discarded = False
         self.ended = False
         """Whether the last chunk was written."""
@@ -26,16 +28,18 @@ class Chunks:
         """Whether no chunk waits to be read."""
         return not self._chunks
 
-    async def put(self, data: bytes) -> None:
-        """Add a chunk, and wait while too many bytes wait to be read. Chunks after the end are ignored."""
+    @property
+    def is_full(self) -> bool:
+        """Whether too many bytes wait to be read."""
+        return self._bytes > MAX_BYTES
+
+    def put(self, data: bytes) -> None:
+        """Add a chunk. Chunks after the end are ignored."""
         if self.ended or self._is_discarded or not data:
             return
         self._chunks.append(data)
         self._bytes += len(data)
         self._filled.set()
-        while self._bytes > MAX_BYTES and not self._is_discarded:
-            self._room.clear()
-            await self._room.wait()
 
     def end(self) -> None:
         """Record that no more chunks follow."""
@@ -48,14 +52,17 @@ class Chunks:
             self._filled.clear()
             await self._filled.wait()
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks.clear()
-        self._bytes = 0
-        self._room.set()
+        self._empty()
         return data
 
     def discard(self) -> None:
         """Drop the chunks that wait and all later ones, because nothing reads them."""
         self._is_discarded = True
+        self._empty()
+
+    def _empty(self) -> None:
+        was_full = self.is_full
         self._chunks.clear()
         self._bytes = 0
-        self._room.set()
+        if was_full:
+            self._on_room()

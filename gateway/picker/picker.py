@@ -4,16 +4,16 @@ import asyncio
 import logging
 from collections.abc import Callable
 from traceback import format_tb
-from typing import Any
+from typing import Final
 from urllib.parse import unquote_to_bytes
-
-import grpc
 
 from gateway.backends.backend import Call
 from gateway.models.registry import Models
 from gateway.picker import messages
 from gateway.picker.delivery import EnvoyDelivery
 from gateway.picker.destinations import Destinations
+from gateway.picker.envoy_call import EnvoyCall
+from gateway.picker.http2.call import UNAVAILABLE, GrpcCall, Handler
 from gateway.picker.other_requests import OtherRequests, refuse
 from gateway.picker.rules import PickerRules
 from gateway.picker.stream import EnvoyStream
@@ -23,9 +23,15 @@ from gateway.protocol.errors import GatewayError
 from gateway.protocol.headers import Headers
 from gateway.server.asgi import App, Message
 
+Address = tuple[str, int] | None
+"""Address and port of Envoy, or None for a Unix socket."""
+
 _log = logging.getLogger(__name__)
 
-SERVICE = "envoy.service.ext_proc.v3.ExternalProcessor"
+PROCESS: Final = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
+"""Method that Envoy calls for each request."""
+MAX_RUNNING: Final = 20_000
+"""Maximum number of requests that run or wait, with those that Envoy has ended and that are not cleaned up."""
 SELECTION_HEADER = b"test-epp-endpoint-selection"
 """Header with which the conformance tests of the Gateway API Inference Extension name the endpoints to choose from."""
 _OWN_PATHS = ("/v1/models", "/v1/responses")
@@ -58,36 +64,26 @@ class Picker:
             max_body_bytes=rules.max_body_bytes,
             is_refused=needs_keys,
         )
-        self._tasks: asyncio.TaskGroup | None = None
+        self._running = 0
 
-    def handler(self, tasks: asyncio.TaskGroup) -> Any:
-        """Return the handler of the service for a gRPC server. Requests run in *tasks*."""
-        self._tasks = tasks
-        process = grpc.stream_stream_rpc_method_handler(
-            self._process,
-            messages.request_in,
-            messages.encoded,
-        )
-        return grpc.method_handlers_generic_handler(SERVICE, {"Process": process})
+    def open(self, call: GrpcCall, tasks: asyncio.TaskGroup) -> Handler | None:
+        """Return the handler of one request of Envoy, which runs in *tasks*. Refuse the request if too many run."""
+        if self._running >= MAX_RUNNING:
+            call.finish(UNAVAILABLE, "the picker serves too many requests")
+            return None
 
-    async def _process(self, incoming: Any, context: Any) -> None:
-        """Serve one request of Envoy."""
-        first = await anext(aiter(incoming), None)
-        if first is None:
-            return
-        if first.WhichOneof("request") != "request_headers":
-            await context.abort(grpc.StatusCode.FAILED_PRECONDITION, "the first message must be request_headers")
-        assert self._tasks is not None, "the server has started"
-        stream = EnvoyStream(context.write, first, reports_served=self._rules.is_conformance_test)
-        task = self._tasks.create_task(self._serve(stream, first, context.peer()))
-        try:
-            await stream.run(incoming)
-        finally:
-            stream.close()
-            if stream.is_passed_on:
-                task.cancel()
+        def begin(stream: EnvoyStream, first: messages.Message) -> asyncio.Task[None]:
+            self._running += 1
+            task = tasks.create_task(self._serve(stream, first, call.peer))
+            task.add_done_callback(self._note_end)
+            return task
 
-    async def _serve(self, stream: EnvoyStream, first: messages.Message, peer: str) -> None:
+        return EnvoyCall(call, begin, reports_served=self._rules.is_conformance_test)
+
+    def _note_end(self, _: asyncio.Task[None]) -> None:
+        self._running -= 1
+
+    async def _serve(self, stream: EnvoyStream, first: messages.Message, peer: Address) -> None:
         try:
             if stream.is_handled:
                 await self._route(stream, first, peer)
@@ -102,11 +98,11 @@ class Picker:
         finally:
             stream.drop_body()
 
-    async def _route(self, stream: EnvoyStream, first: messages.Message, peer: str) -> None:
+    async def _route(self, stream: EnvoyStream, first: messages.Message, peer: Address) -> None:
         """Pass the request to the application that serves its path."""
         subset = await self._subset(stream, first)
         scope = scope_of(stream.headers, peer)
-        await stream.begin()
+        stream.begin()
         path = scope["path"]
         if path in ENDPOINTS and stream.shows_body:
             scope["delivery"] = EnvoyDelivery(
@@ -139,8 +135,8 @@ class Picker:
         return subset
 
 
-def scope_of(headers: Headers, peer: str) -> Message:
-    """Return the ASGI scope of the request with *headers*, which Envoy at the gRPC address *peer* has received."""
+def scope_of(headers: Headers, peer: Address) -> Message:
+    """Return the ASGI scope of the request with *headers*, which Envoy at the address *peer* has received."""
     pseudo = {name: value for name, value in headers if name.startswith(b":")}
     raw_path, _, query = _target(headers).partition(b"?")
     plain = unquote_to_bytes(raw_path).decode("utf-8", "replace")
@@ -158,19 +154,10 @@ def scope_of(headers: Headers, peer: str) -> Message:
             (b"host", pseudo.get(b":authority", b"")),
             *[header for header in headers if not header[0].startswith(b":") and header[0] != b"host"],
         ],
-        "client": _client(peer),
+        "client": peer,
         "state": {},
     }
 
 
 def _target(headers: Headers) -> bytes:
     return next((value for name, value in headers if name == b":path"), b"/")
-
-
-def _client(peer: str) -> tuple[str, int] | None:
-    """Return the address and port in *peer*, such as ``ipv4:10.0.0.1:5000``, or None for a Unix socket."""
-    kind, _, address = peer.partition(":")
-    if kind not in {"ipv4", "ipv6"}:
-        return None
-    host, _, port = unquote_to_bytes(address).decode("ascii").rpartition(":")
-    return host.strip("[]"), int(port)

@@ -1,20 +1,24 @@
 """gRPC server of the endpoint picker."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Final
 
-import grpc
-import grpc.aio
-
-from gateway.picker.health import HealthService
-from gateway.picker.picker import Picker
+from gateway.picker.health import CHECK, WATCH, HealthService
+from gateway.picker.http2.call import UNIMPLEMENTED, GrpcCall, Handler
+from gateway.picker.http2.connection import Connection, Opened
+from gateway.picker.http2.open_connections import OpenConnections
+from gateway.picker.picker import PROCESS, Picker
 from gateway.picker.rules import PickerRules
-from gateway.server.listener import ServerError
+from gateway.protocol.headers import Headers
+from gateway.server.listener import BACKLOG, ServerError, bind
 
-_MESSAGE_OVERHEAD = 2**20
+_MESSAGE_OVERHEAD: Final = 2**20
 """Bytes of a message in addition to the body, for the headers and Envoy's metadata."""
+_KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4))
+"""Options that find clients whose machine has failed, after two minutes."""
 
 
 @asynccontextmanager
@@ -25,31 +29,62 @@ async def serving(picker: Picker, rules: PickerRules, announce: Callable[[str], 
         ServerError: if the address cannot be used.
     """
     health = HealthService()
-    server = grpc.aio.server(options=_options(rules))
-    port = _bound(server, rules.listen)
+    connections = OpenConnections()
+    listener = _bound(rules.listen)
     async with asyncio.TaskGroup() as tasks:
-        server.add_generic_rpc_handlers((picker.handler(tasks), health.handler()))
-        await server.start()
-        announce(f"{rules.listen.rpartition(':')[0]}:{port}")
+        server = await _listening(_opener(picker, health, tasks), connections, rules, listener)
+        host = rules.listen.rpartition(":")[0]
+        announce(f"{host}:{server.sockets[0].getsockname()[1]}")
         try:
             yield
         finally:
             health.stop()
-            await server.stop(rules.grace_s)
+            server.close()
+            await connections.close(rules.grace_s)
 
 
-def _options(rules: PickerRules) -> list[tuple[str, Any]]:
-    return [
-        ("grpc.max_receive_message_length", rules.max_body_bytes + _MESSAGE_OVERHEAD),
-        ("grpc.max_send_message_length", -1),
-        ("grpc.so_reuseport", 0),
-    ]
+def _opener(picker: Picker, health: HealthService, tasks: asyncio.TaskGroup) -> Opened:
+    """Return the function that finds the handler of a call by the path in its headers."""
+
+    def opened(call: GrpcCall, headers: Headers) -> Handler | None:
+        path = next((value for name, value in headers if name == b":path"), b"")
+        if path == PROCESS:
+            return picker.open(call, tasks)
+        if path == CHECK:
+            return health.check(call)
+        if path == WATCH:
+            return health.watch(call)
+        call.finish(UNIMPLEMENTED, "the picker does not know this method")
+        return None
+
+    return opened
 
 
-def _bound(server: Any, address: str) -> int:
-    """Open the port of *address*, and return its number, which is chosen by the system if it is 0."""
+def _bound(address: str) -> socket.socket:
+    """Return the listening socket of *address*.
+
+    Raises:
+        ServerError: if the address cannot be used.
+    """
+    host, _, port = address.rpartition(":")
     try:
-        port: int = server.add_insecure_port(address)
-    except RuntimeError as fault:
-        raise ServerError(f"Cannot listen on {address} (picker.listen).") from fault
-    return port
+        listener = bind(host.strip("[]"), int(port))
+    except ServerError as fault:
+        raise ServerError(f"{str(fault).removesuffix('.')} (picker.listen).") from fault
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # connections inherit it
+    for name, value in _KEEP_ALIVE:
+        if hasattr(socket, name):
+            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return listener
+
+
+async def _listening(
+    opened: Opened, connections: OpenConnections, rules: PickerRules, listener: socket.socket
+) -> asyncio.Server:
+    """Return the server that accepts connections at *listener*."""
+    max_message_bytes = rules.max_body_bytes + _MESSAGE_OVERHEAD
+    return await asyncio.get_running_loop().create_server(
+        lambda: Connection(opened, connections, max_message_bytes=max_message_bytes),
+        sock=listener,
+        backlog=BACKLOG,
+    )

@@ -5,8 +5,8 @@ send it to a worker is an answer to Envoy, and Envoy's messages about the answer
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Protocol
 
 from gateway.backends.backend import Call
 from gateway.picker import messages
@@ -19,21 +19,37 @@ from gateway.protocol.headers import Headers
 SERVED_HEADER = b"x-conformance-test-served-endpoint"
 """Header in which the conformance tests of the Gateway API Inference Extension expect the endpoint that answered."""
 
-Write = Callable[[messages.Message], Awaitable[None]]
+_MAX_BATCH_BYTES: Final = 2**20
+"""Bytes to send to Envoy without waiting for its permission."""
+
+
+class Line(Protocol):
+    """Connection to Envoy for one request, as far as the stream needs it."""
+
+    def send(self, messages: Sequence[bytes]) -> None:
+        """Send *messages*. Do nothing after the end of the connection."""
+        ...
+
+    async def drain(self) -> None:
+        """Wait while Envoy does not take what was sent."""
+        ...
+
+    def resume(self) -> None:
+        """Permit Envoy to send more if the stream is no longer full."""
+        ...
 
 
 class EnvoyStream:
     """State of one request between Envoy and the gateway. Implements `gateway.picker.delivery.Wire`."""
 
-    def __init__(self, write: Write, head: messages.Message, *, reports_served: bool) -> None:
-        """Create the state of the request whose headers are in the message *head*. The function *write* sends a
-        message to Envoy. If *reports_served* is true, a header of the answer names the endpoint that has answered.
+    def __init__(self, line: Line, head: messages.Message, *, reports_served: bool) -> None:
+        """Create the state of the request whose headers are in the message *head*. If *reports_served* is true, a
+        header of the answer names the endpoint that has answered.
         """
-        self._write_one = write
-        self._lock = asyncio.Lock()
+        self._line = line
         self._mode, answer_mode = messages.body_modes(head)
         self.headers = messages.headers_in(head.request_headers)
-        self._body = Chunks()
+        self._body = Chunks(line.resume)
         self._is_read = False  # the application has received the whole body
         self._is_cut = False  # Envoy has ended the stream before the end of the body
         self._has_trailers = False
@@ -42,7 +58,7 @@ class EnvoyStream:
         self._is_closed = False
         self._reports_served = reports_served
         self._served: str | None = None
-        self._reply = Chunks()
+        self._reply = Chunks(line.resume)
         self.response = Answer(self._write, answer_mode, self._said)
         self.shows_answers = answer_mode != messages.NONE
         """Whether the body of the answer passes through the gateway."""
@@ -57,24 +73,29 @@ class EnvoyStream:
 
     # ---- messages of Envoy
 
-    async def run(self, incoming: AsyncIterator[messages.Message]) -> None:
-        """Read Envoy's messages about the request until Envoy ends the stream."""
-        handlers = {
-            "request_body": self._request_body,
-            "request_trailers": self._request_trailers,
-            "response_headers": self._response_headers,
-            "response_body": self._response_body,
-            "response_trailers": self._response_trailers,
-        }
-        async for message in incoming:
-            handler = handlers.get(message.WhichOneof("request") or "")
-            if handler is not None:
-                await handler(message)
+    def take(self, message: messages.Message) -> None:
+        """Take the next message of Envoy about the request."""
+        kind = message.WhichOneof("request")
+        if kind == "request_body":
+            self._request_body(message)
+        elif kind == "response_body":
+            self._response_body(message)
+        elif kind == "response_headers":
+            self._response_headers(message)
+        elif kind == "request_trailers":
+            self._request_trailers()
+        elif kind == "response_trailers":
+            self._response_trailers()
 
-    async def begin(self) -> None:
+    @property
+    def is_full(self) -> bool:
+        """Whether Envoy must wait until the gateway has read more of the bodies."""
+        return self._body.is_full or self._reply.is_full
+
+    def begin(self) -> None:
         """Let Envoy send the body if it waits for that."""
         if self.shows_body and self._mode == messages.BUFFERED:
-            await self._write([messages.request_continued()])
+            self._send(messages.request_continued())
 
     def close(self) -> None:
         """Record that Envoy has ended the stream. The gateway cancels the request, unless its answer is complete, or
@@ -90,21 +111,21 @@ class EnvoyStream:
         if self.shows_answers:
             self._gone.set()
 
-    async def _request_body(self, message: messages.Message) -> None:
+    def _request_body(self, message: messages.Message) -> None:
         if self._body.ended:
             return  # some versions of Envoy end a long body twice
-        await self._body.put(message.request_body.body)
+        self._body.put(message.request_body.body)
         if message.request_body.end_of_stream or self._mode == messages.BUFFERED:
             self._body.end()
 
-    async def _request_trailers(self, _: messages.Message) -> None:
+    def _request_trailers(self) -> None:
         if self._mode == messages.FULL_DUPLEX_STREAMED and not self._body.ended:
             self._has_trailers = True
             self._body.end()
         else:
-            await self._write([messages.request_trailers_continued()])
+            self._send(messages.request_trailers_continued())
 
-    async def _response_headers(self, message: messages.Message) -> None:
+    def _response_headers(self, message: messages.Message) -> None:
         headers = messages.headers_in(message.response_headers)
         status = int(next((value for name, value in headers if name == b":status"), b"502"))
         self._served = messages.served_in(message)
@@ -115,20 +136,20 @@ class EnvoyStream:
         if self.response.is_immediate:
             return
         if not self.shows_answers or (self.response.mode == messages.BUFFERED and not ended):
-            await self._write([messages.answer_continued()])
+            self._send(messages.answer_continued())
 
-    async def _response_body(self, message: messages.Message) -> None:
-        await self._reply.put(message.response_body.body)
+    def _response_body(self, message: messages.Message) -> None:
+        self._reply.put(message.response_body.body)
         if message.response_body.end_of_stream or self.response.mode == messages.BUFFERED:
             self._reply.end()
 
-    async def _response_trailers(self, _: messages.Message) -> None:
+    def _response_trailers(self) -> None:
         head = self.response.head
         if self.response.mode == messages.FULL_DUPLEX_STREAMED and head is not None and not self._reply.ended:
             head.has_trailers = True
             self._reply.end()
         else:
-            await self._write([messages.answer_trailers_continued()])
+            self._send(messages.answer_trailers_continued())
 
     def _note_head(self, head: WorkerHead) -> None:
         if not self._answered.is_set():
@@ -174,16 +195,27 @@ class EnvoyStream:
         headers = [header for header in head.headers if not header[0].startswith(b":")]
         return EnvoyReply(head.status, headers, self._reply), self._served
 
+    def _send(self, message: messages.Message) -> None:
+        """Send a short message. If Envoy has ended the stream, do nothing."""
+        if not self._is_closed:
+            self._line.send([messages.encoded(message)])
+
     async def _write(self, sent: Iterable[messages.Message]) -> None:
-        """Send messages one after another. If Envoy has ended the stream, do nothing."""
-        async with self._lock:
-            for message in sent:
-                if self._is_closed:
-                    return
-                try:
-                    await self._write_one(message)
-                except Exception:  # noqa: BLE001  # gRPC has several errors for a stream that has ended
-                    self.close()
+        """Send messages, no faster than Envoy takes them. If Envoy has ended the stream, do nothing."""
+        batch: list[bytes] = []
+        size = 0
+        for message in sent:
+            if self._is_closed:
+                return
+            batch.append(messages.encoded(message))
+            size += len(batch[-1])
+            if size >= _MAX_BATCH_BYTES:
+                self._line.send(batch)
+                await self._line.drain()
+                batch, size = [], 0
+        if not self._is_closed:
+            self._line.send(batch)
+            await self._line.drain()
 
     def _said(self) -> Headers:
         """Return the headers that the picker adds to the answer of a worker."""

@@ -8,9 +8,9 @@ from gateway.protocol.errors import HandedOver
 
 
 async def test_an_answer_ends_when_all_of_it_was_read() -> None:
-    chunks = Chunks()
+    chunks = Chunks(lambda: None)
     reply = EnvoyReply(200, [], chunks)
-    await chunks.put(b"ab")
+    chunks.put(b"ab")
     chunks.end()
     before = reply.ended
     reply.expect_within(0.0)
@@ -19,7 +19,7 @@ async def test_an_answer_ends_when_all_of_it_was_read() -> None:
 
 
 async def test_an_answer_can_be_interrupted() -> None:
-    reply = EnvoyReply(200, [], Chunks())
+    reply = EnvoyReply(200, [], Chunks(lambda: None))
     reply.interrupt(HandedOver("drained"))
 
     with pytest.raises(HandedOver):
@@ -27,9 +27,9 @@ async def test_an_answer_can_be_interrupted() -> None:
 
 
 async def test_a_closed_answer_needs_no_memory() -> None:
-    chunks = Chunks()
+    chunks = Chunks(lambda: None)
     reply = EnvoyReply(200, [], chunks)
-    await chunks.put(b"ab")
+    chunks.put(b"ab")
     await reply.aclose()
 
     assert chunks.is_empty

@@ -31,7 +31,9 @@ async def test_a_port_that_is_in_use_is_an_error() -> None:
         bound.listen()
         address = f"127.0.0.1:{bound.getsockname()[1]}"
         picker = a_picker(Stage(a_model(At("10.0.0.1:1"))))
-        with pytest.raises(ServerError, match=rf"Cannot listen on {address} \(picker.listen\)\."):
+        with pytest.raises(
+            ServerError, match=r"Cannot listen on 127\.0\.0\.1 port \d+: Address already in use \(picker.listen\)\."
+        ):
             async with serving(picker, PickerRules(listen=address), print):
                 pass
 
