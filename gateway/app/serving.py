@@ -65,6 +65,7 @@ def serve(
     bound: socket.socket | None = None,
     announce: Announce | None = None,
     announce_admin: Announce | None = None,
+    stop: Stop | None = None,
 ) -> None:
     """Run the gateway until SIGINT or SIGTERM.
 
@@ -75,12 +76,13 @@ def serve(
 
     *bound* is a socket that `bind` returned, for a caller that must know the port in advance. The socket is always
     closed. If the admin routes have a separate port, *announce_admin* gets its address just before *announce* is
-    called. By default both write to stdout, as JSON if `logging.format` is json.
+    called. By default both write to stdout, as JSON if `logging.format` is json. *stop* is a result of `stop_of`.
 
     Raises:
         ServerError: if the gateway cannot start.
         SettingsError: if the settings turn out to be invalid during the start.
     """
+    stop = stop or stop_of(settings)
     log_to_stderr(settings.logging.level, settings.logging.format)
     is_json = settings.logging.format == "json"
     announce = announce or (announcing("ready") if is_json else announce_on_stdout)
@@ -93,9 +95,7 @@ def serve(
     ):
         gateway = app = (create_app or application.create_app)(settings)
         address = address_of(listener, server.host)
-        stop = Stop(delay_s=server.stop_delay_s, clock=time.monotonic)
-        limits = limits_of(server)
-        state, grace_s = {SCOPE_KEY: stop}, server.shutdown_grace_s
+        limits, state, grace_s = limits_of(server), {SCOPE_KEY: stop}, server.shutdown_grace_s
         if second is not None:
             app = with_admin_port(app, _admin_of(gateway), second, limits, grace_s=grace_s, state=state)
         if third is not None:
@@ -118,6 +118,11 @@ def serve(
                 )
             except ServerError as error:
                 raise start.fault(error) from None
+
+
+def stop_of(settings: Settings) -> Stop:
+    """Return the state of the stop of a gateway with *settings*."""
+    return Stop(delay_s=settings.server.stop_delay_s, clock=time.monotonic)
 
 
 def _within_descriptors(server: ServerSettings) -> ServerSettings:

@@ -65,7 +65,7 @@ def _serve(arguments: argparse.Namespace) -> int:
 def _picker(arguments: argparse.Namespace) -> int:
     from gateway.app.application import create_app  # noqa: PLC0415
     from gateway.app.mapping.surroundings import picker_rules  # noqa: PLC0415
-    from gateway.app.serving import announce_picker_on_stdout, announcing, serve  # noqa: PLC0415
+    from gateway.app.serving import announce_picker_on_stdout, announcing, serve, stop_of  # noqa: PLC0415
 
     configuration = ConfigSource(arguments.config, {**environment(), **_overrides(arguments)})
     settings = configuration.load()
@@ -76,8 +76,9 @@ def _picker(arguments: argparse.Namespace) -> int:
     except ModuleNotFoundError as fault:
         raise ServerError(f"The picker needs the package {fault.name}. Install warmgate[picker].") from None
     announce = announcing("picker") if settings.logging.format == "json" else announce_picker_on_stdout
-    beside = picker_beside(picker_rules(settings), announce)
-    serve(settings, create_app=partial(create_app, configuration=configuration, beside=beside))
+    stop = stop_of(settings)
+    beside = picker_beside(picker_rules(settings), announce, stop)
+    serve(settings, create_app=partial(create_app, configuration=configuration, beside=beside), stop=stop)
     return 0
 
 

@@ -14,6 +14,7 @@ from gateway.picker.picker import PROCESS, Picker
 from gateway.picker.rules import PickerRules
 from gateway.protocol.headers import Headers
 from gateway.server.listener import BACKLOG, ServerError, bind
+from gateway.server.stop import Stop
 
 _MESSAGE_OVERHEAD: Final = 2**20
 """Bytes of a message in addition to the body, for the headers and Envoy's metadata."""
@@ -22,13 +23,20 @@ _KEEP_ALIVE: Final = (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT
 
 
 @asynccontextmanager
-async def serving(picker: Picker, rules: PickerRules, announce: Callable[[str], None]) -> AsyncIterator[None]:
+async def serving(
+    picker: Picker, rules: PickerRules, announce: Callable[[str], None], stop: Stop
+) -> AsyncIterator[None]:
     """Serve *picker* inside the context. *announce* gets the address as soon as the server accepts connections.
+
+    When *stop* is requested, the health service reports it, so that Envoy chooses other pickers. Requests are served
+    until the context ends.
 
     Raises:
         ServerError: if the address cannot be used.
     """
     health = HealthService()
+    loop = asyncio.get_running_loop()
+    stop.on_request(lambda: None if loop.is_closed() else loop.call_soon_threadsafe(health.stop))
     connections = OpenConnections()
     listener = _bound(rules.listen)
     async with asyncio.TaskGroup() as tasks:

@@ -34,6 +34,11 @@ class Stop:
         """Whether a stop was requested. If so, clients should use other servers."""
         self.is_forced = False
         """Whether the server must stop without waiting for requests."""
+        self._on_request: list[Callable[[], object]] = []
+
+    def on_request(self, react: Callable[[], object]) -> None:
+        """Call *react* as soon as a stop is requested. It is called in a signal handler, so it must not block."""
+        self._on_request.append(react)
 
     def signalled(self, number: int) -> None:
         """Handle the stop signal *number*. A second SIGTERM has no effect."""
@@ -42,7 +47,10 @@ class Stop:
             self._until = self._clock()
         elif not self.is_requested:
             self._until = self._clock() + self._delay_s
-        self.is_requested = True
+        if not self.is_requested:
+            self.is_requested = True
+            for react in self._on_request:
+                react()
 
     @property
     def left_s(self) -> float:

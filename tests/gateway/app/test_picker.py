@@ -10,7 +10,7 @@ from simulator.options import SimulatorOptions
 from simulator.server import serving
 from tests.gateway.asgi import running
 from tests.gateway.examples import CHAT
-from tests.gateway.picker.envoy import Envoy
+from tests.gateway.picker.envoy import Envoy, a_stop
 
 
 async def test_envoy_gets_a_worker_of_the_settings() -> None:
@@ -21,7 +21,7 @@ async def test_envoy_gets_a_worker_of_the_settings() -> None:
         data = {"models": [model], "picker": {"listen": "127.0.0.1:0"}, "logging": {"requests": False}}
         settings = build(data, {})
         async with (
-            running(create_app(settings, beside=picker_beside(picker_rules(settings), addresses.append))),
+            running(create_app(settings, beside=picker_beside(picker_rules(settings), addresses.append, a_stop()))),
             grpc.aio.insecure_channel(addresses[0]) as channel,
         ):
             asked = await Envoy(channel).ask(CHAT)

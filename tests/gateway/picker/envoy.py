@@ -14,8 +14,9 @@ from gateway.picker.picker import Picker
 from gateway.picker.rules import PickerRules
 from gateway.picker.server import serving
 from gateway.protocol.headers import Headers
+from gateway.server.stop import Stop
 from tests.fakes.backends import Fake
-from tests.gateway.examples import the_models
+from tests.gateway.examples import Clock, the_models
 from tests.gateway.proxy.stage import Stage
 
 NONE = wire.NONE
@@ -251,6 +252,11 @@ def a_picker(stage: Stage, **rules: Any) -> Picker:
     )
 
 
+def a_stop() -> Stop:
+    """Return the state of a stop that has a long delay."""
+    return Stop(delay_s=3600.0, clock=Clock())
+
+
 @asynccontextmanager
 async def picking(stage: Stage, **rules: Any) -> AsyncIterator[Callable[..., Envoy]]:
     """Serve the picker over the proxy of *stage*. Yield a function that opens a stream of Envoy."""
@@ -258,7 +264,9 @@ async def picking(stage: Stage, **rules: Any) -> AsyncIterator[Callable[..., Env
     async with asyncio.TaskGroup() as tasks:
         sweep = tasks.create_task(stage.disconnects.run())
         async with (
-            serving(a_picker(stage, **rules), PickerRules(listen="127.0.0.1:0", grace_s=0.0), addresses.append),
+            serving(
+                a_picker(stage, **rules), PickerRules(listen="127.0.0.1:0", grace_s=0.0), addresses.append, a_stop()
+            ),
             grpc.aio.insecure_channel(addresses[0]) as channel,
         ):
 

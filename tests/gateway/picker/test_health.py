@@ -1,5 +1,6 @@
 """The health service of gRPC, over a real connection."""
 
+import signal
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
@@ -9,16 +10,18 @@ import pytest
 
 from gateway.picker.rules import PickerRules
 from gateway.picker.server import serving
+from gateway.server.stop import Stop
 from tests.gateway.examples import a_model
-from tests.gateway.picker.envoy import At, a_picker
+from tests.gateway.picker.envoy import At, a_picker, a_stop
 from tests.gateway.proxy.stage import Stage
 
 SERVING, NOT_SERVING, UNKNOWN = b"\x08\x01", b"\x08\x02", b"\x08\x03"
 PICKER = "envoy.service.ext_proc.v3.ExternalProcessor"
 
 
-def a_server(addresses: list[str]) -> AbstractAsyncContextManager[None]:
-    return serving(a_picker(Stage(a_model(At("10.0.0.1:1")))), PickerRules(listen="127.0.0.1:0"), addresses.append)
+def a_server(addresses: list[str], stop: Stop | None = None) -> AbstractAsyncContextManager[None]:
+    picker = a_picker(Stage(a_model(At("10.0.0.1:1"))))
+    return serving(picker, PickerRules(listen="127.0.0.1:0"), addresses.append, stop or a_stop())
 
 
 def said(name: str) -> bytes:
@@ -55,3 +58,18 @@ async def test_who_watches_learns_that_the_picker_stops() -> None:
 
     assert {"": SERVING, "liveness": SERVING, "other": UNKNOWN} == first
     assert {"": NOT_SERVING, "liveness": SERVING, "other": UNKNOWN} == second
+
+
+async def test_a_stop_is_reported_as_soon_as_it_is_requested() -> None:
+    """Envoy then chooses other pickers, while this one still serves for the delay."""
+    addresses: list[str] = []
+    stop = a_stop()
+    async with a_server(addresses, stop), grpc.aio.insecure_channel(addresses[0]) as channel:
+        watched = health(channel, "Watch")(said("readiness"))
+        first = await watched.read()
+        stop.signalled(signal.SIGTERM)
+        second = await watched.read()
+        asked = {name: await health(channel, "Check")(said(name)) for name in ("readiness", "liveness")}
+
+    assert (SERVING, NOT_SERVING) == (first, second)
+    assert {"readiness": NOT_SERVING, "liveness": SERVING} == asked

@@ -11,14 +11,16 @@ from gateway.picker.rules import PickerRules
 from gateway.picker.server import serving
 from gateway.server.listener import ServerError
 from tests.gateway.examples import a_model
-from tests.gateway.picker.envoy import At, a_picker
+from tests.gateway.picker.envoy import At, a_picker, a_stop
 from tests.gateway.proxy.stage import Stage
 
 
 async def test_the_address_is_announced() -> None:
     """Port 0 is any free port."""
     addresses: list[str] = []
-    async with serving(a_picker(Stage(a_model(At("10.0.0.1:1")))), PickerRules(listen="127.0.0.1:0"), addresses.append):
+    async with serving(
+        a_picker(Stage(a_model(At("10.0.0.1:1")))), PickerRules(listen="127.0.0.1:0"), addresses.append, a_stop()
+    ):
         [address] = addresses
 
     host, port = address.split(":")
@@ -34,7 +36,7 @@ async def test_a_port_that_is_in_use_is_an_error() -> None:
         with pytest.raises(
             ServerError, match=r"Cannot listen on 127\.0\.0\.1 port \d+: Address already in use \(picker.listen\)\."
         ):
-            async with serving(picker, PickerRules(listen=address), print):
+            async with serving(picker, PickerRules(listen=address), print, a_stop()):
                 pass
 
 
@@ -42,7 +44,7 @@ async def test_a_stream_begins_with_headers() -> None:
     addresses: list[str] = []
     picker = a_picker(Stage(a_model(At("10.0.0.1:1"))))
     async with (
-        serving(picker, PickerRules(listen="127.0.0.1:0", grace_s=0.0), addresses.append),
+        serving(picker, PickerRules(listen="127.0.0.1:0", grace_s=0.0), addresses.append, a_stop()),
         grpc.aio.insecure_channel(addresses[0]) as channel,
     ):
         call = channel.stream_stream(

@@ -29,6 +29,17 @@ def test_after_sigterm_requests_are_accepted_for_a_while() -> None:
     assert (False, True, False) == (before, stop.is_due, stop.is_forced)
 
 
+def test_other_servers_learn_of_the_request_once() -> None:
+    """At once, not after the delay."""
+    said: list[str] = []
+    stop = Stop(delay_s=5.0, clock=Clock())
+    stop.on_request(lambda: said.append("requested"))
+    for number in (TERM, TERM, INT):
+        stop.signalled(number)
+
+    assert ["requested"] == said
+
+
 def test_a_second_sigterm_delays_nothing() -> None:
     clock = Clock(100.0)
     stop = Stop(delay_s=5.0, clock=clock)
