@@ -17,10 +17,13 @@ from pydantic import BaseModel, Field
 from gateway.api.callers import AnyCaller
 from gateway.models.registry import Models
 from gateway.protocol.errors import UnknownEntity
+from gateway.protocol.request_hints import MAX_NAME_LENGTH
+from gateway.protocol.session_identity import scoped_session
 from gateway.tenancy.ledger.usage_store import Filter, Period, SumQuery, UsageStore, UsageSum
 from gateway.tenancy.quota.limit_status import LimitStatus, limit_status
 from gateway.tenancy.quota.plan import Plans
 from gateway.tenancy.quota.quota_store import QuotaStore
+from gateway.tenancy.quota.scope import Scope
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.limits import Measure
 
@@ -64,8 +67,8 @@ class OwnModel(OwnSum):
 
 
 class OwnLimit(BaseModel):
-    scope: Literal["key", "team"]
-    name: str = Field(description="name of the key or the team")
+    scope: Scope = Field(description="kind of the owner of the limit")
+    name: str = Field(description="name of the owner of the limit; empty for requests that name no end user")
     model: str | None = Field(description="model to which the limit applies; null for all models together")
     measure: Measure
     amount: float = Field(description="kind of limit: per minute, per day, per month, or concurrent requests")
@@ -95,6 +98,15 @@ async def read_own_usage(
     caller: AnyCaller,
     view: Annotated[SelfView, Depends(_self_view)],
     month: Annotated[str | None, Query(description="month, e.g. 2026-11; the current month if omitted")] = None,
+    user: Annotated[
+        str | None,
+        Query(
+            max_length=MAX_NAME_LENGTH, description="end user whose limits are shown; that of the token if it has one"
+        ),
+    ] = None,
+    session: Annotated[
+        str | None, Query(max_length=MAX_NAME_LENGTH, description="session whose limits are shown")
+    ] = None,
 ) -> OwnUsage:
     if caller is None:
         raise UnknownEntity("Usage is not tracked, because no teams and no keys are configured")
@@ -112,13 +124,16 @@ async def read_own_usage(
         last_day=period.last_day,
         total=OwnSum(**_measures(total)),
         models=[OwnModel(model=each.group["model"], **_measures(each)) for each in by_model],
-        limits=[_limit(each) for each in await _limit_status(view, caller, now)],
+        limits=[_limit(each) for each in await _limit_status(view, caller, now, caller.end_user or user, session)],
     )
 
 
-async def _limit_status(view: SelfView, caller: Caller, now: float) -> list[LimitStatus]:
+async def _limit_status(
+    view: SelfView, caller: Caller, now: float, user: str | None, session: str | None
+) -> list[LimitStatus]:
     """Return the status of the caller's limits for all models together and for each configured model."""
-    plans = [view.plans.plan_for(caller, model.metered) for model in view.models]
+    session = scoped_session(session or None, caller.team_name)
+    plans = [view.plans.plan_for(caller, model.metered, user, session) for model in view.models]
     return await limit_status(view.quota, caller.team.name, plans, now)
 
 

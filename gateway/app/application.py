@@ -109,7 +109,7 @@ from gateway.telemetry.traffic_counters import TrafficCounters
 from gateway.telemetry.traffic_history import TrafficHistory
 from gateway.telemetry.what_if.runner import WhatIfRunner
 from gateway.telemetry.what_if.what_if import WhatIf
-from gateway.tenancy.quota.limit_status import LimitStatus
+from gateway.tenancy.quota.limit_status import LimitStatus, Owners
 from gateway.tenancy.teams.team import Team
 from gateway.workers.discovery.discoveries import Discoveries
 from gateway.workers.draining import Draining
@@ -549,8 +549,10 @@ def _readable(parts: _Parts) -> Receipts | None:
     return None if parts.receipts is None else Receipts(parts.receipts, parts.path.completed_requests.settle)
 
 
-async def _limits_of(tenancy: Tenancy, models: Models, wall_clock: Clock, team: Team) -> list[LimitStatus]:
-    return await tenancy.limits_of(team, [model.metered for model in models], wall_clock())
+async def _limits_of(
+    tenancy: Tenancy, models: Models, wall_clock: Clock, team: Team, owners: Owners
+) -> list[LimitStatus]:
+    return await tenancy.limits_of(team, owners, [model.metered for model in models], wall_clock())
 
 
 def _history(

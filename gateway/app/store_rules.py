@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from gateway.tenancy.quota.meters import MAX_LIMITS
 from gateway.tenancy.quota.share import Policy
 
 
@@ -24,6 +25,8 @@ class StoreRules:
     """Maximum duration of a reservation in a SQLite store, in seconds."""
     lease_s: float = 30.0
     """Seconds without a heartbeat after which another gateway of the same store is considered dead."""
+    max_limits: int = MAX_LIMITS
+    """Number of limits of a team beyond which no further end users and sessions are counted."""
     timeout_s: float = 0.5
     replicas: int = 1
     response_days: int = 30

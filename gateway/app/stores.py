@@ -124,7 +124,9 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
         raise StoreAddressError(f"store.url names a file in {path.parent}, which is not a folder.")
     file = SqliteFile(path)
     # A reservation of a process that was killed ends with it, so the lease only has to outlast every request.
-    quota = EmbeddedQuotaStore(file, book, clock=wall_clock, lease_s=rules.embedded_lease_s)
+    quota = EmbeddedQuotaStore(
+        file, book, clock=wall_clock, lease_s=rules.embedded_lease_s, max_limits=rules.max_limits
+    )
 
     teams, given = SqliteTeamStore(file), rules.pepper
 
@@ -175,6 +177,7 @@ def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
         lease_s=rules.lease_s,
         replicas=rules.replicas,
         policy=rules.policy,
+        max_limits=rules.max_limits,
     )
 
     async def opened() -> None:

@@ -13,13 +13,14 @@ from gateway.app.identity_rules import IdentityRules
 from gateway.app.store_rules import StoreAddressError, StoreRules, kind_of
 from gateway.app.stores import stores_of
 from gateway.protocol.errors import StoreUnavailable
+from gateway.protocol.session_identity import scoped_session
 from gateway.proxy.admission import Admission
 from gateway.storage.file_lock import FileLock, FileTaken
 from gateway.storage.sqlite_file import MEMORY
 from gateway.tenancy.ledger.recorder import Recorder
 from gateway.tenancy.ledger.retention import Retention
 from gateway.tenancy.quota.budgets import Budgets
-from gateway.tenancy.quota.limit_status import LimitStatus, limit_status
+from gateway.tenancy.quota.limit_status import LimitStatus, Owners, limit_status
 from gateway.tenancy.quota.output_length import OutputLengths
 from gateway.tenancy.quota.overspending import Overspending
 from gateway.tenancy.quota.plan import Calendar, Metered, Plans
@@ -179,15 +180,18 @@ class Tenancy:
             unreserved_minutes=rules.max_unreserved_minutes,
         )
 
-    async def limits_of(self, team: Team, models: Iterable[Metered], now: float) -> list[LimitStatus]:
-        """Return the limits of *team* for all *models* with the amounts that are left at *now*.
+    async def limits_of(self, team: Team, owners: Owners, models: Iterable[Metered], now: float) -> list[LimitStatus]:
+        """Return the limits of *team* and of *owners* for all *models* with the amounts that are left at *now*.
 
         Raises:
             StoreUnavailable: if the store cannot be reached.
         """
-        caller = Caller(team, Key(id="", team=team.name, digest=""))
+        caller = Caller(team, Key(id="", team=team.name, digest="", project=owners.project))
         plans = self._make_plans(self._calendar)  # the plans of requests stay in their cache
-        return await limit_status(self.stores.quota, team.name, [plans.plan_for(caller, each) for each in models], now)
+        session = scoped_session(owners.session, team.name)
+        asked = [plans.plan_for(caller, each, owners.user, session) for each in models]
+        found = await limit_status(self.stores.quota, team.name, asked, now)
+        return [each for each in found if each.scoped.scope != "user" or owners.user is not None]
 
     async def begin(self) -> None:
         """Open the store and load teams and keys.

@@ -21,7 +21,7 @@ from gateway.protocol.errors import (
     Stopping,
     UnknownResponse,
 )
-from gateway.protocol.request_hints import MAX_NAME_LENGTH
+from gateway.protocol.request_hints import MAX_NAME_LENGTH, short_name
 from gateway.proxy.exchange import Account, Exchange
 from gateway.proxy.incoming import CallerGone, Incoming
 from gateway.tenancy.ledger.entry import NANO, Entry
@@ -113,7 +113,7 @@ class Admission:
             exchange.user = caller.end_user
         elif self._user_header in incoming.fields:
             said = incoming.text_of(self._user_header)
-            exchange.user = said and said[:MAX_NAME_LENGTH]
+            exchange.user = said and short_name(said)
 
     async def _authenticated(self, incoming: Incoming, exchange: Exchange) -> Caller | None:
         try:
@@ -192,9 +192,16 @@ class Admission:
         if caller is None:
             return None
         if not exchange.user:
-            exchange.user = body.user and body.user[:MAX_NAME_LENGTH]
+            exchange.user = body.user and short_name(body.user)
         max_tokens = body.max_tokens
-        ask = Ask(prompt_tokens, max_tokens=max_tokens, choices=body.n, generates=max_tokens != 0)
+        ask = Ask(
+            prompt_tokens,
+            max_tokens=max_tokens,
+            choices=body.n,
+            generates=max_tokens != 0,
+            user=exchange.user,
+            session=request.session,
+        )
         pending = PendingReservation(self._recorder, exchange, caller, model, ask)
         pending.in_background = body.background
         try:
@@ -240,7 +247,7 @@ class Admission:
             RateLimited, QuotaSpent: if a limit has no room for the request.
             StoreUnavailable: if the store that counts usage is not available.
         """
-        ask = Ask(0.0, max_tokens=0, choices=1, generates=False)
+        ask = Ask(0.0, max_tokens=0, choices=1, generates=False, user=exchange.user)
         await self.reserve(PendingReservation(self._recorder, exchange, caller, model, ask))
 
     def begin_stream(self, exchange: Exchange, stream: Stream) -> None:

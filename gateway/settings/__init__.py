@@ -72,7 +72,7 @@ from gateway.settings.server import LoggingSettings, ServerSettings
 from gateway.settings.source import build, environment, load, masked
 from gateway.settings.stores import ReplicasSettings, StoreSettings
 from gateway.settings.table import SettingRow, describe
-from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
+from gateway.settings.teams import HardLimitSettings, KeySettings, LimitSettings, TeamSettings
 from gateway.settings.tracing import DestinationSettings, TracingSettings
 from gateway.settings.workers_file import workers_in
 
@@ -90,6 +90,7 @@ __all__ = [
     "DrainSettings",
     "DynamoSettings",
     "FallbackSettings",
+    "HardLimitSettings",
     "HealthSettings",
     "IdentitySettings",
     "IndexSettings",

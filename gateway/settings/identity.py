@@ -9,7 +9,7 @@ from gateway.protocol.contradictions import Contradiction
 from gateway.protocol.field_types import EntityName, Group, PriorityName, Url, is_entity_name, rule
 from gateway.protocol.worker_address import is_http_address, is_printable_ascii
 from gateway.settings.rules import Count, FileName, Names, NotNegative, Positive, unless_contradictory
-from gateway.settings.teams import LimitSettings
+from gateway.settings.teams import HardLimitSettings, LimitSettings
 
 _LOCAL = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?(/.*)?")
 
@@ -78,6 +78,12 @@ class TeamTemplateSettings(Group):
     limits: LimitSettings = Field(default=LimitSettings(), description="limits of a created team")
     model_limits: dict[str, LimitSettings] = Field(
         default={}, description="limits of a created team for individual models, by model name"
+    )
+    user_limits: HardLimitSettings = Field(
+        default=HardLimitSettings(), description="limits of each end user of a created team"
+    )
+    session_limits: HardLimitSettings = Field(
+        default=HardLimitSettings(), description="limits of each session of a created team"
     )
 
 

@@ -71,7 +71,7 @@ def _property(definitions: Mapping[str, Any], place: Place) -> dict[str, Any]:
 def _first_entry(place: Place) -> Place:
     """Return *place* with an entry in place of each `ANY`: the first entry of a list, or any name in a mapping."""
     return tuple(
-        "name" if place[depth - 1] == "model_limits" and step == ANY else 0 if step == ANY else step
+        "name" if place[depth - 1] in {"model_limits", "project_limits"} and step == ANY else 0 if step == ANY else step
         for depth, step in enumerate(place)
     )
 

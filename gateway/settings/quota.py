@@ -33,6 +33,11 @@ class QuotaSettings(Group):
         description="maximum number of tokens beyond their reservations that a team's running answers can have, as a "
         "multiple of its token limit per minute",
     )
+    max_limits_per_team: Count = Field(
+        default=20_000,
+        description="number of limits in use of one team, about 1 kB each, beyond which no further end users and "
+        "sessions of the team are counted and served",
+    )
 
 
 class QueueSettings(Group):

@@ -11,7 +11,7 @@ from gateway.settings.rules import Count, Names, Positive, Secret, Sha256, Varia
 from gateway.settings.tracing import DestinationSettings
 
 
-class LimitSettings(Group):
+class HardLimitSettings(Group):
     requests_per_minute: Count | None = Field(
         default=None, description="maximum number of requests per minute. Null means no limit."
     )
@@ -40,6 +40,9 @@ class LimitSettings(Group):
     usd_per_month: Positive | None = Field(
         default=None, description="maximum cost in US dollars per calendar month. Null means no limit."
     )
+
+
+class LimitSettings(HardLimitSettings):
     soft_tokens_per_day: Count | None = Field(
         default=None,
         description="number of prompt and generated tokens per calendar day above which the gateway warns. No "
@@ -161,6 +164,18 @@ class TeamSettings(Group):
     limits: LimitSettings = Field(default=LimitSettings(), description="limits for all keys of the team together")
     model_limits: dict[str, LimitSettings] = Field(
         default={}, description="limits for individual models, by model name"
+    )
+    user_limits: HardLimitSettings = Field(
+        default=HardLimitSettings(),
+        description="limits of each end user of the team. Requests that name no end user count together, as one user.",
+    )
+    session_limits: HardLimitSettings = Field(
+        default=HardLimitSettings(),
+        description="limits of each session of the team, such as a conversation of an agent. They do not apply to "
+        "requests that name no session.",
+    )
+    project_limits: dict[str, HardLimitSettings] = Field(
+        default={}, description="limits for all keys of one project of the team together, by project name"
     )
     keys: Annotated[tuple[KeySettings, ...], Field(strict=False)] = Field(
         default=(), description="API keys of the team. More keys can be created while the gateway runs."

@@ -1,5 +1,7 @@
 """Three gateway processes, one Redis, 200 streaming clients on one key of 50,000 tokens per minute.
 
+Half of the clients send requests of one end user, who has 6,000 tokens per minute; the others are ten end users.
+
 `make acceptance` runs it; `ACCEPTANCE_S` is the length of each of the two runs, 180 seconds by default. What counts is
 what clients see, the ledger, and what Redis still holds at the end.
 """
@@ -11,7 +13,7 @@ import secrets
 import signal
 import sys
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -34,6 +36,10 @@ CLIENTS = 200
 GATEWAYS = 3
 TOKENS_PER_MINUTE = 50_000
 BURST = TOKENS_PER_MINUTE / 10
+USER_TOKENS_PER_MINUTE = 6_000
+"""Limit of each end user, which the requests of `GREEDY` exceed and those of the others do not."""
+USER_BURST = USER_TOKENS_PER_MINUTE / 10
+GREEDY = "user-0"
 TOLERANCE = 0.02 * (BURST + TOKENS_PER_MINUTE / 60 * 180)
 """Two per cent of what three minutes give, in tokens; the same for shorter runs, whose ends weigh more."""
 LEASE_S = 30.0
@@ -77,6 +83,7 @@ class Field:
                 {
                     "name": "blue",
                     "limits": {"max_concurrent_requests": 10 * CLIENTS, "tokens_per_day": 10**9},
+                    "user_limits": {"tokens_per_minute": USER_TOKENS_PER_MINUTE, "tokens_per_day": 10**8},
                     "keys": [
                         {"id": "ci", "secret_env": "BLUE_KEY", "limits": {"tokens_per_minute": TOKENS_PER_MINUTE}}
                     ],
@@ -140,17 +147,18 @@ async def demand(stage: Field, seen: Seen, *, length_s: float) -> None:
         asyncio.TaskGroup() as clients,
     ):
         for number in range(CLIENTS):
-            clients.create_task(ask_again_and_again(http, stage, seen, random.Random(number), until))
+            user = GREEDY if number % 2 else f"user-{1 + number // 2 % 10}"
+            clients.create_task(ask_again_and_again(http, stage, seen, random.Random(number), until, user))
 
 
 async def ask_again_and_again(
-    http: httpx.AsyncClient, stage: Field, seen: Seen, rng: random.Random, until: float
+    http: httpx.AsyncClient, stage: Field, seen: Seen, rng: random.Random, until: float, user: str
 ) -> None:
     while time.monotonic() < until:
         gateway = rng.choice([each for each in stage.gateways if not each.is_dead])
         request_id = f"{rng.getrandbits(64):016x}"
         try:
-            wait_s = await ask(http, gateway, seen, rng, request_id)
+            wait_s = await ask(http, gateway, seen, rng, request_id, user)
         except httpx.HTTPError:
             seen.cut.add(request_id)
             wait_s = 0.5
@@ -158,7 +166,9 @@ async def ask_again_and_again(
         await asyncio.sleep(min(wait_s + rng.random() * 2.0, max(0.0, until - time.monotonic())))
 
 
-async def ask(http: httpx.AsyncClient, gateway: Gateway, seen: Seen, rng: random.Random, request_id: str) -> float:
+async def ask(
+    http: httpx.AsyncClient, gateway: Gateway, seen: Seen, rng: random.Random, request_id: str, user: str
+) -> float:
     words = " ".join(f"{rng.getrandbits(32):08x}" for _ in range(rng.randrange(2, 30)))
     body = {
         "model": "tiny",
@@ -167,7 +177,7 @@ async def ask(http: httpx.AsyncClient, gateway: Gateway, seen: Seen, rng: random
         "stream": True,
         "stream_options": {"include_usage": True},
     }
-    headers = {"x-request-id": request_id}
+    headers = {"x-request-id": request_id, "x-end-user": user}
     async with http.stream("POST", f"{gateway.url}/v1/chat/completions", json=body, headers=headers) as response:
         seen.statuses[response.status_code] += 1
         text = (await response.aread()).decode()
@@ -182,6 +192,20 @@ async def ask(http: httpx.AsyncClient, gateway: Gateway, seen: Seen, rng: random
     _, _, usage = text.rpartition('"total_tokens":')
     seen.completed[request_id] = int(usage.lstrip().split(",")[0].split("}")[0])
     return 0.0
+
+
+def check_users(records: list[UsageRecord], lasted_s: float) -> None:
+    """Each end user had at most its limit, and the greedy one was kept from more by it alone."""
+    of_users = defaultdict(list)
+    for record in records:
+        of_users[record.user].append(record)
+    used = {user: tokens_of(found) for user, found in of_users.items()}
+    most = USER_BURST + USER_TOKENS_PER_MINUTE / 60 * lasted_s
+    sys.stdout.write(f"end users: at most {most:.0f} tokens each, used {used}\n")
+
+    assert 11 == len(used)
+    assert max(used.values()) <= most
+    assert used[GREEDY] == max(used.values())
 
 
 async def nothing_is_held(stage: Field) -> None:
@@ -209,6 +233,7 @@ async def test_what_is_used_is_burst_and_rate_times_time(stage: Field) -> None:
     records = await stage.records()
     used, granted = tokens_of(records), BURST + TOKENS_PER_MINUTE / 60 * LENGTH_S
     reported("steady", seen, used, granted, records)
+    check_users(records, lasted_s)
 
     assert {200, 429} == set(seen.statuses)
     assert {record.request_id: record.prompt_tokens + record.completion_tokens for record in records} == seen.completed
@@ -236,6 +261,7 @@ async def test_kills_in_the_middle_change_nothing_of_that(stage: Field) -> None:
     lost = [record for record in records if record.outcome == "lost"]
     used, granted = tokens_of(records), BURST + TOKENS_PER_MINUTE / 60 * LENGTH_S
     reported("kills", seen, used, granted, records)
+    check_users(records, lasted_s)
 
     by_id = {record.request_id: record for record in records}
     assert len(by_id) == len(records)

@@ -309,6 +309,8 @@ SCOPES = (
     SLOTS,
     Limit("key:ci/concurrent", "concurrent", 4.0),
     BUDGET,
+    Limit("user:blake2b:07/tokens_per_minute", "rate", 900.0, burst=90.0),
+    Limit("session:blake2b:08/concurrent", "concurrent", 3.0),
 )
 
 

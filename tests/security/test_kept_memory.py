@@ -30,12 +30,16 @@ from gateway.telemetry.caches.prefix_words import PrefixWords
 from gateway.telemetry.request_log import FieldGroup
 from gateway.telemetry.trace_export.delivery import CompletedTrace, Delivery
 from gateway.tenancy.ledger.recorder import Recorder
+from gateway.tenancy.quota.meters import Meters
+from gateway.tenancy.quota.plan import Calendar, Metered, Plans
+from gateway.tenancy.teams.limits import Limits
 from routing.request import Request
 from routing.sessions import Sessions
 from tests.fakes.backends import Answers
 from tests.gateway.examples import CHAT, a_model, an_exchange
 from tests.gateway.proxy.guardrails.examples import a_filter, a_question
 from tests.gateway.telemetry.trace_export.examples import a_trace
+from tests.gateway.tenancy.quota.examples import caller
 from tests.routing.examples import a_request
 
 ROOT = Path(__file__).parents[2]
@@ -148,6 +152,19 @@ def _entries() -> object:
     return kept
 
 
+def _meters() -> object:
+    """Limits of end users and sessions of one team, in plans and in memory."""
+    plans = Plans(burst=0.1, cached_weight=0.1, calendar=Calendar(ZoneInfo("UTC")))
+    who = caller(user=Limits(tokens_per_day=100, requests_per_minute=5), session=Limits(concurrent=1))
+    metered, meters = Metered("tiny", lambda prompt, cached, completion: 0.0), Meters(max_limits=1000)
+    for name in long_names():
+        for each in (short_name(name), short_name(name) + "-2"):
+            plan = plans.plan_for(who, metered, each, "blue\0" + each)
+            meters.reserve("blue", each, plan.nothing(1.0), 1.0)
+            meters.cancel(each)
+    return plans, meters
+
+
 def _log_fields() -> object:
     """Words of ours alone: what callers send is not among them."""
     fields = FieldGroup("path", "team", most=2048)
@@ -228,6 +245,7 @@ KEPT: dict[str, Kept] = {
     "gateway.models.response_affinity.owners.ResponseOwners, unwritten": Kept(MIB, _owners_unwritten),
     "routing.request.Request, while it waits": Kept(2 * MIB, _requests),
     "gateway.tenancy.ledger.entry.Entry, while the store is away": Kept(2 * MIB, _entries),
+    "gateway.tenancy.quota.plan.Plans and gateway.tenancy.quota.meters.Meters": Kept(12 * MIB, _meters),
     "gateway.telemetry.request_log.Fields": Kept(2 * MIB, _log_fields),
     "gateway.server.shared_state.HeaderNames": Kept(MIB, _header_names),
     "gateway.protocol.networks.address_in": Kept(MIB, _addresses),

@@ -4,6 +4,7 @@ Numbers have upper bounds far beyond practical values, because stores keep 64-bi
 dollar.
 """
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -56,8 +57,8 @@ class RequestBody(Group):
     """Request body that rejects unknown fields and converts no types. For example, ``"5"`` is not a number."""
 
 
-class LimitsBody(RequestBody):
-    """Limits of a team or key. A null field means that there is no limit."""
+class HardLimitsBody(RequestBody):
+    """Limits that refuse requests. A null field means that there is no limit."""
 
     requests_per_minute: Amount | None = Field(default=None, description="requests per minute")
     input_tokens_per_minute: Amount | None = Field(
@@ -69,6 +70,14 @@ class LimitsBody(RequestBody):
     tokens_per_day: Amount | None = Field(default=None, description="maximum total tokens per calendar day")
     usd_per_day: Usd | None = Field(default=None, description="maximum cost in US dollars per calendar day")
     usd_per_month: Usd | None = Field(default=None, description="maximum cost in US dollars per calendar month")
+
+    def limits(self) -> Limits:
+        return Limits(**self.model_dump())
+
+
+class LimitsBody(HardLimitsBody):
+    """Limits and soft budgets of a team or key. A null field means that there is no limit."""
+
     soft_tokens_per_day: Amount | None = Field(default=None, description="daily tokens above which the gateway warns")
     soft_tokens_per_month: Amount | None = Field(
         default=None, description="monthly tokens above which the gateway warns"
@@ -76,17 +85,15 @@ class LimitsBody(RequestBody):
     soft_usd_per_day: Usd | None = Field(default=None, description="daily US dollars above which the gateway warns")
     soft_usd_per_month: Usd | None = Field(default=None, description="monthly US dollars above which the gateway warns")
 
-    def limits(self) -> Limits:
-        return Limits(**self.model_dump())
-
 
 ModelLimits = Annotated[dict[ModelName, LimitsBody], Field(max_length=MOST_NAMES)]
+ProjectLimits = Annotated[dict[EntityName, HardLimitsBody], Field(max_length=MOST_NAMES)]
 
 
-def limits_by_model(bodies: dict[str, LimitsBody]) -> dict[str, Limits]:
-    """Return the limits by model name, without models that have no limits."""
-    by_model = {model: body.limits() for model, body in bodies.items()}
-    return {model: limits for model, limits in by_model.items() if limits != Limits()}
+def limits_by_name(bodies: Mapping[str, HardLimitsBody]) -> dict[str, Limits]:
+    """Return the limits by name of a model or project, without those that have no limits."""
+    by_name = {name: body.limits() for name, body in bodies.items()}
+    return {name: limits for name, limits in by_name.items() if limits != Limits()}
 
 
 class TeamState(RequestBody):
@@ -118,6 +125,16 @@ class TeamState(RequestBody):
     guardrails: Names = Field(default=(), description="names of guardrails that check the team's requests and answers")
     limits: LimitsBody = Field(default=LimitsBody(), description="limits on all keys of the team together")
     model_limits: ModelLimits = Field(default={}, description="limits of individual models, by model name")
+    user_limits: HardLimitsBody = Field(
+        default=HardLimitsBody(),
+        description="limits on each end user; requests that name no end user count together, as one user",
+    )
+    session_limits: HardLimitsBody = Field(
+        default=HardLimitsBody(), description="limits on each session; requests that name no session have no such limit"
+    )
+    project_limits: ProjectLimits = Field(
+        default={}, description="limits on all keys of one project together, by project name"
+    )
 
 
 class TeamBody(TeamState):
@@ -198,7 +215,12 @@ class DrainBody(WorkerBody):
     )
 
 
-OPERATOR_FIELDS = frozenset({"limits", "model_limits", "blocked", "weight", "priority"})
+OPERATOR_FIELDS = frozenset(
+    {
+        *("limits", "model_limits", "user_limits", "session_limits", "project_limits"),
+        *("blocked", "weight", "priority"),
+    }
+)
 """Fields of teams and keys that an operator is allowed to change. All other fields require an owner."""
 
 

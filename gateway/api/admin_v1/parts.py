@@ -27,7 +27,7 @@ from gateway.telemetry.what_if.what_if import WhatIf
 from gateway.tenancy.ledger.audit import Action, AuditEntry, Kind, shown
 from gateway.tenancy.ledger.usage_store import UsageStore
 from gateway.tenancy.quota.budgets import Budgets
-from gateway.tenancy.quota.limit_status import LimitStatus
+from gateway.tenancy.quota.limit_status import LimitStatus, Owners
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.secret import Digester
 from gateway.tenancy.teams.team import Team
@@ -67,8 +67,10 @@ class AdminGateway:
     draining: Draining = field(kw_only=True)
     budgets: Budgets | None = field(kw_only=True, default=None)
     """Budgets of teams and keys, or None."""
-    limits: Callable[[Team], Awaitable[Sequence[LimitStatus]]] | None = field(kw_only=True, default=None)
-    """Function that returns the limits of a team with the amounts that are left, or None."""
+    limits: Callable[[Team, Owners], Awaitable[Sequence[LimitStatus]]] | None = field(kw_only=True, default=None)
+    """Function that returns the limits of a team, and of owners within the team, with the amounts that are left, or
+    None.
+    """
     clock: Callable[[], float] = field(kw_only=True, default=time.monotonic)
     """Clock of the budgets of fallbacks, in monotonic seconds."""
     history: TrafficHistory | None = field(kw_only=True, default=None)

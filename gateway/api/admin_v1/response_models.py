@@ -5,7 +5,7 @@ from typing import Any, Literal
 import msgspec
 from pydantic import Field
 
-from gateway.api.admin_v1.bodies import KeyState, TeamState, limits_by_model
+from gateway.api.admin_v1.bodies import KeyState, TeamState, limits_by_name
 from gateway.api.times import rfc3339
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.limits import Limits
@@ -55,7 +55,10 @@ def team_state(team: Team) -> Json:
         "projects": list(team.projects),
         "guardrails": list(team.guardrails),
         "limits": _limits(team.limits),
-        "model_limits": _model_limits(team.model_limits),
+        "model_limits": _limits_by_name(team.model_limits),
+        "user_limits": _limits(team.user_limits),
+        "session_limits": _limits(team.session_limits),
+        "project_limits": _limits_by_name(team.project_limits),
     }
 
 
@@ -72,7 +75,7 @@ def key_state(key: Key) -> Json:
         "blocked": key.blocked,
         "expires_at": _time(key.expires_at),
         "limits": _limits(key.limits),
-        "model_limits": _model_limits(key.model_limits),
+        "model_limits": _limits_by_name(key.model_limits),
     }
 
 
@@ -109,7 +112,10 @@ def team_of(name: str, state: TeamState) -> Team:
         projects=state.projects,
         guardrails=state.guardrails,
         limits=state.limits.limits(),
-        model_limits=limits_by_model(state.model_limits),
+        model_limits=limits_by_name(state.model_limits),
+        user_limits=state.user_limits.limits(),
+        session_limits=state.session_limits.limits(),
+        project_limits=limits_by_name(state.project_limits),
     )
 
 
@@ -127,7 +133,7 @@ def key_of(key: Key, state: KeyState) -> Key:
         blocked=state.blocked,
         expires_at=None if state.expires_at is None else state.expires_at.timestamp(),
         limits=state.limits.limits(),
-        model_limits=limits_by_model(state.model_limits),
+        model_limits=limits_by_name(state.model_limits),
     )
 
 
@@ -140,8 +146,8 @@ def _limits(limits: Limits) -> Json:
     return shown
 
 
-def _model_limits(limits: dict[str, Limits]) -> dict[str, Json]:
-    return {model: _limits(each) for model, each in limits.items()}
+def _limits_by_name(limits: dict[str, Limits]) -> dict[str, Json]:
+    return {name: _limits(each) for name, each in limits.items()}
 
 
 def _time(seconds: float | None) -> str | None:

@@ -8,10 +8,10 @@ from gateway.app.identity_rules import IdentityRules, KeySource
 from gateway.app.store_rules import StoreRules
 from gateway.app.tenancy import TenancyRules
 from gateway.settings import (
+    HardLimitSettings,
     IdentitySettings,
     IssuerSettings,
     KeySettings,
-    LimitSettings,
     PriceSettings,
     Settings,
     SettingsError,
@@ -61,6 +61,7 @@ def store_rules(settings: Settings) -> StoreRules:
         pepper=None if store.pepper is None else store.pepper.get_secret_value().encode(),
         embedded_lease_s=settings.routing.lease_s,
         lease_s=store.lease_s,
+        max_limits=settings.quota.max_limits_per_team,
         timeout_s=store.timeout_s,
         replicas=store.replicas,
         response_days=store.response_days,
@@ -119,6 +120,9 @@ def _declared(team: TeamSettings) -> DeclaredTeam:
             guardrails=team.guardrails,
             limits=limits_of(team.limits),
             model_limits=model_limits_of(team.model_limits),
+            user_limits=limits_of(team.user_limits),
+            session_limits=limits_of(team.session_limits),
+            project_limits=model_limits_of(team.project_limits),
         ),
         tuple(DeclaredKey(_key(team.name, key), _sha256(key)) for key in team.keys),
     )
@@ -202,13 +206,16 @@ def _template(settings: TeamTemplateSettings) -> Team:
         isolated_cache=settings.isolated_cache,
         limits=limits_of(settings.limits),
         model_limits=model_limits_of(settings.model_limits),
+        user_limits=limits_of(settings.user_limits),
+        session_limits=limits_of(settings.session_limits),
     )
 
 
-def limits_of(limits: LimitSettings) -> Limits:
+def limits_of(limits: HardLimitSettings) -> Limits:
     named = dict(limits)
     return Limits(concurrent=named.pop("max_concurrent_requests"), **named)
 
 
-def model_limits_of(limits: Mapping[str, LimitSettings]) -> dict[str, Limits]:
-    return {model: limits_of(each) for model, each in limits.items()}
+def model_limits_of(limits: Mapping[str, HardLimitSettings]) -> dict[str, Limits]:
+    """Return *limits* by the same names, which are those of models or projects."""
+    return {name: limits_of(each) for name, each in limits.items()}

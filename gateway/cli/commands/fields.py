@@ -13,13 +13,48 @@ Json = dict[str, Any]
 
 _ON_OFF = argparse.BooleanOptionalAction
 _SHARED = ("weight", "priority", "models", "strategies", "fallback", "blocked", "limits", "model_limits")
-TEAM_FIELDS = (*_SHARED, "ttft_s", "isolated_cache", "projects", "guardrails")
+_LIMITS = frozenset({"limits", "user_limits", "session_limits"})
+_LIMITS_BY_NAME = frozenset({"model_limits", "project_limits"})
+TEAM_FIELDS = (
+    *_SHARED,
+    "user_limits",
+    "session_limits",
+    "project_limits",
+    "ttft_s",
+    "isolated_cache",
+    "projects",
+    "guardrails",
+)
 KEY_FIELDS = (*_SHARED, "project", "networks", "expires_at")
 
 
 def add_team_fields(command: argparse.ArgumentParser, *, to_change: bool) -> None:
     """Add the options of `team create`, or of `team update` if *to_change* is true."""
     group = _add_shared(command, TEAM_FIELDS, to_change=to_change)
+    group.add_argument(
+        "--user-limit",
+        dest="user_limits",
+        metavar="MEASURE=N",
+        type=values.limit,
+        action="append",
+        help="limit of each end user, in the format of --limit; repeatable",
+    )
+    group.add_argument(
+        "--session-limit",
+        dest="session_limits",
+        metavar="MEASURE=N",
+        type=values.limit,
+        action="append",
+        help="limit of each session, in the format of --limit; repeatable",
+    )
+    group.add_argument(
+        "--project-limit",
+        dest="project_limits",
+        metavar="PROJECT:MEASURE=N",
+        type=values.project_limit,
+        action="append",
+        help="limit of one project, in the format of --limit; repeatable",
+    )
     group.add_argument(
         "--ttft-s",
         metavar="S",
@@ -82,8 +117,10 @@ def said_of(arguments: argparse.Namespace, fields: tuple[str, ...], *, now: floa
         body["models"] = []
     if getattr(arguments, "expires", None) is not None:
         body["expires_at"] = arguments.expires.at_time(now)
-    body["limits"] = {each.measure: each.amount for each in arguments.limits or ()}
-    body["model_limits"] = _by_model(arguments.model_limits or ())
+    for name in _LIMITS & set(fields):
+        body[name] = {each.measure: each.amount for each in body[name] or ()}
+    for name in _LIMITS_BY_NAME & set(fields):
+        body[name] = _by_name(body[name] or ())
     said = {name: value for name, value in body.items() if value not in (None, {})}
     if getattr(arguments, "expires", None) is not None:
         said["expires_at"] = body["expires_at"]
@@ -145,9 +182,9 @@ def _add_shared(
     return group
 
 
-def _by_model(limits: "list[LimitValue] | tuple[()]") -> dict[str, Json]:
-    by_model: dict[str, Json] = {}
+def _by_name(limits: "list[LimitValue] | tuple[()]") -> dict[str, Json]:
+    by_name: dict[str, Json] = {}
     for each in limits:
-        assert each.model is not None
-        by_model.setdefault(each.model, {})[each.measure] = each.amount
-    return by_model
+        assert each.name is not None
+        by_name.setdefault(each.name, {})[each.measure] = each.amount
+    return by_name

@@ -26,8 +26,8 @@ _LONGEST_S = 100 * 366 * 86400
 
 
 class LimitValue(NamedTuple):
-    model: str | None
-    """Model to which the limit applies, or None if the limit applies to all models together."""
+    name: str | None
+    """Model or project to which the limit applies, or None if the limit applies to all of them together."""
     measure: str
     amount: int | float | None
     """Value of the limit, or None to remove the limit."""
@@ -46,11 +46,20 @@ def limit(text: str) -> LimitValue:
 
 def model_limit(text: str) -> LimitValue:
     """Parse a model limit such as ``tiny:tokens_per_minute=10000``. Only the model name can contain further colons."""
-    name, equals, amount = text.partition("=")
-    model, separator, measure = name.rpartition(":")
-    if not (equals and separator and model):
-        raise ArgumentTypeError(f"{text!r} is not a model limit such as MODEL:tokens_per_minute=10000")
-    return limit(f"{measure}={amount}")._replace(model=model)
+    return _limit_of(text, f"{text!r} is not a model limit such as MODEL:tokens_per_minute=10000")
+
+
+def project_limit(text: str) -> LimitValue:
+    """Parse a project limit such as ``search:tokens_per_minute=10000``."""
+    return _limit_of(text, f"{text!r} is not a project limit such as PROJECT:tokens_per_minute=10000")
+
+
+def _limit_of(text: str, refusal: str) -> LimitValue:
+    place, equals, amount = text.partition("=")
+    name, separator, measure = place.rpartition(":")
+    if not (equals and separator and name):
+        raise ArgumentTypeError(refusal)
+    return limit(f"{measure}={amount}")._replace(name=name)
 
 
 def duration_s(text: str) -> float:

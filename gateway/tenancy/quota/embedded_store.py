@@ -12,7 +12,7 @@ from gateway.tenancy.quota.checkpoint_writer import Book, CheckpointWriter
 from gateway.tenancy.quota.checkpointed_meters import CheckpointedMeters
 from gateway.tenancy.quota.finish_on_cancel import finish_on_cancel
 from gateway.tenancy.quota.limit import Charge, Granted, Refused
-from gateway.tenancy.quota.meters import Meters
+from gateway.tenancy.quota.meters import MAX_LIMITS, Meters
 
 SWEEP_S = 60.0
 """Seconds between two sweeps for ended leases and unused limits."""
@@ -34,15 +34,18 @@ class EmbeddedQuotaStore:
     The store writes nothing unless `run` is running.
     """
 
-    def __init__(self, file: SqliteFile, book: Book, *, clock: Callable[[], float], lease_s: float) -> None:
+    def __init__(
+        self, file: SqliteFile, book: Book, *, clock: Callable[[], float], lease_s: float, max_limits: int = MAX_LIMITS
+    ) -> None:
         """Create the quota store. *clock* returns the time in seconds since 1970.
 
         *lease_s* must be longer than any request takes. A reservation that is never settled ends after *lease_s*
-        seconds.
+        seconds. *max_limits* is the number of limits of a team beyond which no further end users and sessions are
+        counted.
         """
         self._file = file
         self._clock = clock
-        self._meters = Meters(alert=checkpoints.NEVER)
+        self._meters = Meters(alert=checkpoints.NEVER, max_limits=max_limits)
         self._writer = CheckpointWriter(file, book, self._meters, clock=clock)
         self.in_memory = CheckpointedMeters(self._meters, self._writer, clock=clock, lease_s=lease_s)
 

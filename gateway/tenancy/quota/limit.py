@@ -28,7 +28,9 @@ MONTH: Final = 2
 
 
 class Limit(Value):
-    """Limit of a team or a key. It counts requests, US dollars, or tokens, which are weighted and can be fractions."""
+    """Limit of a team, key, project, end user or session. It counts requests, US dollars, or tokens, which are weighted
+    and can be fractions.
+    """
 
     __match_args__ = ("id", "kind", "amount", "burst")
     __slots__ = __match_args__
@@ -36,7 +38,7 @@ class Limit(Value):
     def __init__(self, id: str, kind: Kind, amount: float, burst: float = 0.0) -> None:  # noqa: A002
         self.id = id
         """Limit id, which is unique within the team, such as ``key:ci/tokens_per_minute`` or
-        ``team:blue/model:tiny/usd_per_day``.
+        ``team:blue/model:tiny/usd_per_day``. Ids contain digests of names that callers choose.
         """
         self.kind: Kind = kind
         self.amount = amount
@@ -114,10 +116,10 @@ class Granted(Value):
 class Refused(Value):
     """Answer to a reservation that was refused. Nothing was charged."""
 
-    __match_args__ = ("binding", "wait_s", "levels")
+    __match_args__ = ("binding", "wait_s", "levels", "is_crowded")
     __slots__ = __match_args__
 
-    def __init__(self, binding: int, wait_s: float, levels: tuple[Level, ...]) -> None:
+    def __init__(self, binding: int, wait_s: float, levels: tuple[Level, ...], is_crowded: bool = False) -> None:
         self.binding = binding
         """Index of the charge for which the wait is longest."""
         self.wait_s = wait_s
@@ -125,3 +127,7 @@ class Refused(Value):
         always 1 for a concurrency limit.
         """
         self.levels = levels
+        self.is_crowded = is_crowded
+        """Whether the store counts no further end user or session of the team now, so that it cannot count the limit of
+        the charge *binding*.
+        """

@@ -39,6 +39,16 @@ _NEVER = Entry.from_record(
 
 
 @dataclass(frozen=True, slots=True)
+class Owners:
+    """Owners of limits within one team. None stands for no owner of the kind."""
+
+    user: str | None = None
+    """End user, or an empty string for requests that name no end user."""
+    session: str | None = None
+    project: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class LimitStatus:
     scoped: Scoped
     level: Level

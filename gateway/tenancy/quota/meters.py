@@ -40,12 +40,21 @@ from gateway.tenancy.quota.limit import (
     Refused,
 )
 from gateway.tenancy.quota.meter import Meter
+from gateway.tenancy.quota.scope import is_named_by_callers
 
 SKEW_S: Final = 60.0
 """Clock difference in seconds that is tolerated between gateways. A new period can start at most this long before the
 end of the current one. An earlier charge for another period comes from a gateway with a wrong calendar and counts in
 the current period.
 """
+
+
+MAX_LIMITS: Final = 20_000
+"""Number of limits in use of one team beyond which no end users and sessions are added. A limit takes about 1 kB."""
+CROWDED_WAIT_S: Final = 60.0
+"""Seconds to wait if too many limits are in use. Without requests, a limit per minute is unused after a minute."""
+RESWEEP_S: Final = 1.0
+"""Minimum seconds between two searches for unused limits because of a crowded team, which cost several milliseconds."""
 
 
 class MeterState(msgspec.Struct, frozen=True):
@@ -202,8 +211,12 @@ class Meters:
     A call takes about 0.3 us per charge.
     """
 
-    def __init__(self, *, alert: float = math.inf) -> None:
-        """Create an empty set of meters. New meters are added to `alerted` when their value exceeds *alert*."""
+    def __init__(self, *, alert: float = math.inf, max_limits: int = MAX_LIMITS) -> None:
+        """Create an empty set of meters. New meters are added to `alerted` when their value exceeds *alert*. A team
+        with *max_limits* meters gets no meters for further end users and sessions.
+        """
+        self._max_limits = max_limits
+        self._swept_at = -math.inf
         self._alert = alert
         self._teams: dict[str, dict[str, Meter]] = {}
         self._held: dict[str, ChargeHold] = {}
@@ -230,18 +243,29 @@ class Meters:
         limit. `expire` uses *until* and *lost*.
         """
         meters = self._teams.get(team)
+        if meters is not None and len(meters) >= self._max_limits:
+            crowded = self._crowded(team, charges, now)
+            if crowded is not None:
+                return crowded
+            meters = self._teams.get(team)
         if meters is None:
             meters = self._teams[team] = {}
         found, levels = [], []
+        new: list[str] = []
         for charge in charges:
             limit, units = charge.limit, charge.units
             meter = meters.get(limit.id)
+            if meter is None:
+                new.append(limit.id)
             if meter is None or meter.period != charge.period:
                 meter = self._current(meters, team, charge, now)
             if meter.limit is not limit:
                 meter.use_limit(limit)
             if not meter.has_room(units, now):
-                return self._refusal(team, charges, now)
+                new += [each.limit.id for each in charges if each.limit.id not in meters]
+                refusal = self._refusal(team, charges, now)
+                self._drop_new(meters, new)
+                return refusal
             levels.append(Level(meter.left, meter.full_in_s if meter.is_rate else charge.period_left_s))
             found.append(meter)
         # Equal lengths; strict would take twice as long.
@@ -424,3 +448,41 @@ class Meters:
         wait_s = max(waits)
         levels = tuple([meter.level(charge, now) for meter, charge in zip(meters, charges, strict=True)])
         return Refused(waits.index(wait_s), wait_s, levels)
+
+    def _crowded(self, team: str, charges: Sequence[Charge], now: float) -> Refused | None:
+        """Return a refusal if *charges* need a meter of a new end user or session, and the team has too many meters."""
+        if self._new_name(team, charges) is None:
+            return None
+        if not now - RESWEEP_S < self._swept_at <= now:
+            self._swept_at = now
+            self.forget(now)
+        place, meters = self._new_name(team, charges), self._teams.get(team, {})
+        if place is None or len(meters) < self._max_limits:
+            return None
+        levels = []
+        for charge in charges:
+            meter = meters.get(charge.limit.id)
+            if meter is None:
+                meter = Meter(team, charge.limit, self._alert)
+            levels.append(meter.level(charge, now))
+        return Refused(place, CROWDED_WAIT_S, tuple(levels), is_crowded=True)
+
+    @staticmethod
+    def _drop_new(meters: dict[str, Meter], new: Sequence[str]) -> None:
+        """Drop those of the *new* meters that belong to end users and sessions, because nothing was charged to them.
+        Otherwise, refused requests could fill the memory.
+        """
+        for id_ in new:
+            meter = meters[id_]
+            if meter.value == 0.0 and is_named_by_callers(id_):
+                meter.is_gone = True
+                del meters[id_]
+
+    def _new_name(self, team: str, charges: Sequence[Charge]) -> int | None:
+        """Return the place of the first of *charges* for an end user or session without a meter, or None."""
+        meters = self._teams.get(team, {})
+        for place, charge in enumerate(charges):
+            id_ = charge.limit.id
+            if id_ not in meters and is_named_by_callers(id_) and (team, id_) not in self._restored:
+                return place
+        return None

@@ -6,9 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta, tzinfo
-from typing import Final, Literal, get_args
+from typing import Final, get_args
 
 from cache_index.value import Value
+from gateway.protocol.request_hints import name_digest
+from gateway.protocol.session_identity import unscoped_session
 from gateway.tenancy.quota.limit import (
     BOTH,
     COMPLETION,
@@ -26,7 +28,7 @@ from gateway.tenancy.quota.limit import (
 from gateway.tenancy.quota.meters import PlanMeters
 from gateway.tenancy.quota.output_length import Lengths
 from gateway.tenancy.quota.rate_headers import RateHeads
-from gateway.tenancy.quota.scope import Scoped
+from gateway.tenancy.quota.scope import Scope, Scoped
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.limits import Limits, Measure
 
@@ -34,6 +36,10 @@ MEASURES: tuple[Measure, ...] = get_args(Measure)
 MOST_PLANS = 65_536
 """Maximum number of plans to keep, one for each caller and model. Above it, all plans are dropped and built again when
 needed.
+"""
+MOST_NAMED_PLANS: Final = 2048
+"""Maximum number of plans to keep for single end users and sessions, each with at most about 12 kB. Above it, all of
+these plans are dropped and built again when needed.
 """
 FIRST_REQUESTS: Final = 5.0
 """Minimum burst of a request limit. Without it, a limit of 10 per minute with a burst of a tenth would refuse the
@@ -127,8 +133,8 @@ class Calendar:
 
 
 class Plan:
-    """Limits of one caller for one model. Limits of the key come before limits of the team, and charges have the same
-    order.
+    """Limits of one caller for one model. Limits of the key come first, then those of the end user, of the session, of
+    the project and of the team. Charges have the same order.
     """
 
     __slots__ = (
@@ -157,7 +163,11 @@ class Plan:
         """Whether any limit of the plan counts the cost of requests."""
         self.counts_most = any(each.what in {USD, MOST} for each in self.plan_limits)
         """Whether any limit of the plan depends on the longest possible answer."""
-        per_minute = [each.limit.amount for each in self.plan_limits if each.what in {COMPLETION, BOTH}]
+        per_minute = [
+            each.limit.amount
+            for each, owner in zip(self.plan_limits, scoped, strict=True)
+            if each.what in {COMPLETION, BOTH} and owner.scope in {"key", "team"}
+        ]
         self.unreserved = unreserved_minutes * min(per_minute, default=math.inf)
         """Maximum number of answer tokens beyond their reservations that the team can have in flight."""
         self._has_periods = any(each.period for each in self.plan_limits)
@@ -258,12 +268,22 @@ class Plans:
         # Both are equal to themselves only: comparing all fields of a caller would take longer than the rest.
         self._plans: dict[Caller, dict[Metered, Plan]] = {}
         self._size = 0
+        self._named: dict[tuple[Caller, Metered, str | None, str | None], Plan] = {}
+        """Plans with limits of single end users and sessions, by end user and session."""
 
     def __len__(self) -> int:
         """Return the number of plans in the cache."""
-        return self._size
+        return self._size + len(self._named)
 
-    def plan_for(self, caller: Caller, model: Metered) -> Plan:
+    def plan_for(self, caller: Caller, model: Metered, user: str | None = None, session: str | None = None) -> Plan:
+        """Return the limits of a request of *caller* for *model*.
+
+        *user* is the end user of the request, and *session* is its session as `scoped_session` returns it. None means
+        that the request names none.
+        """
+        if caller.limits_users or caller.limits_sessions:
+            user = (user or "") if caller.limits_users else None
+            return self._named_plan(caller, model, user, session if caller.limits_sessions else None)
         of_caller = self._plans.get(caller)
         if of_caller is not None:
             plan = of_caller.get(model)
@@ -271,25 +291,40 @@ class Plans:
                 return plan
         return self._made(caller, model)
 
+    def _named_plan(self, caller: Caller, model: Metered, user: str | None, session: str | None) -> Plan:
+        place = (caller, model, user, session)
+        plan = self._named.get(place)
+        if plan is None:
+            if len(self._named) >= MOST_NAMED_PLANS:
+                self._named.clear()
+            plan = self._named[place] = self._plan(caller, model, user, session)
+        return plan
+
     def _made(self, caller: Caller, model: Metered) -> Plan:
         if self._size >= MOST_PLANS:
             self._plans.clear()
             self._size = 0
-        plan = Plan(
-            self._scoped(caller, model),
-            cached_weight=self._cached_weight,
-            calendar=self._calendar,
-            unreserved_minutes=self._unreserved_minutes,
-        )
+        plan = self._plan(caller, model, None, None)
         self._plans.setdefault(caller, {})[model] = plan
         self._size += 1
         return plan
 
-    def _scoped(self, caller: Caller, model: Metered) -> list[Scoped]:
-        key, team = caller.key, caller.team
-        scopes: list[tuple[Literal["key", "team"], str, str | None, Limits | None]] = [
+    def _plan(self, caller: Caller, model: Metered, user: str | None, session: str | None) -> Plan:
+        return Plan(
+            self._scoped(caller, model, user, session),
+            cached_weight=self._cached_weight,
+            calendar=self._calendar,
+            unreserved_minutes=self._unreserved_minutes,
+        )
+
+    def _scoped(self, caller: Caller, model: Metered, user: str | None, session: str | None) -> list[Scoped]:
+        key, team, project = caller.key, caller.team, caller.project or ""
+        scopes: list[tuple[Scope, str, str | None, Limits | None]] = [
             ("key", key.id, None, key.limits),
             ("key", key.id, model.name, key.model_limits.get(model.name)),
+            ("user", user or "", None, None if user is None else team.user_limits),
+            ("session", unscoped_session(session, team.name) or "", None, team.session_limits if session else None),
+            ("project", project, None, team.project_limits.get(project)),
             ("team", team.name, None, team.limits),
             ("team", team.name, model.name, team.model_limits.get(model.name)),
         ]
@@ -298,7 +333,8 @@ class Plans:
             for measure in MEASURES:
                 amount = None if limits is None else getattr(limits, measure)
                 if amount is not None:
-                    within = f"{scope}:{name}" if of_model is None else f"{scope}:{name}/model:{of_model}"
+                    owner = _owner(scope, name)
+                    within = owner if of_model is None else f"{owner}/model:{of_model}"
                     limit = self._limit(f"{within}/{measure}", measure, float(amount))
                     scoped.append(Scoped(limit, measure, scope, name, of_model))
         return scoped
@@ -311,3 +347,11 @@ class Plans:
         # At least one token: with less, the limit would report no room where there is some.
         least = FIRST_REQUESTS if measure == "requests_per_minute" else 1.0
         return Limit(id_, "rate", amount, burst=min(amount, max(least, amount * self._burst)))
+
+
+def _owner(scope: Scope, name: str) -> str:
+    """Return the beginning of the ids of the limits of an owner. Names that callers choose are replaced by a digest, so
+    that ids are short and no name can stand for another owner.
+    """
+    is_chosen = scope in {"user", "session"} and name
+    return f"{scope}:{name_digest(name)}" if is_chosen else f"{scope}:{name}"

@@ -32,7 +32,7 @@ LostEntry = Callable[[Tokens], Entry]
 class Ask:
     """Properties of a request that must be known for quotas before it is served."""
 
-    __slots__ = ("cached_tokens", "choices", "generates", "max_tokens", "prompt_tokens")
+    __slots__ = ("cached_tokens", "choices", "generates", "max_tokens", "prompt_tokens", "session", "user")
 
     def __init__(
         self,
@@ -42,6 +42,8 @@ class Ask:
         choices: int = 1,
         *,
         generates: bool = True,
+        user: str | None = None,
+        session: str | None = None,
     ) -> None:
         self.prompt_tokens = prompt_tokens
         """Number of prompt tokens, which is exact if there is a tokenizer, and otherwise an estimate."""
@@ -53,6 +55,10 @@ class Ask:
         """Number of answers that the caller requests at once."""
         self.generates = generates
         """Whether the request generates tokens. Embeddings, for example, generate none."""
+        self.user = user
+        """End user of the request, or None if the request names none."""
+        self.session = session
+        """Session of the request, or None if the request names none; see `scoped_session`."""
 
 
 class Exposure:
@@ -360,7 +366,7 @@ class Quota:
 
     def _begun(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
         """Return a new reservation that contains the units to reserve."""
-        plan, choices = self._plans.plan_for(caller, model), ask.choices
+        plan, choices = self._plans.plan_for(caller, model, ask.user, ask.session), ask.choices
         lengths = plan.lengths
         if lengths is None or lengths.is_forgotten:
             lengths = plan.lengths = self._lengths.lengths_for(caller.team_name, model.name)
@@ -416,6 +422,8 @@ class Quota:
 
     def _refusal(self, plan: Plan, charges: Sequence[Charge], refused: Refused, now: float) -> RateLimited | QuotaSpent:
         scoped, charge = plan.scoped[refused.binding], charges[refused.binding]
+        if refused.is_crowded:
+            return self._crowded(plan, refused)
         limit, left, units = scoped.limit, refused.levels[refused.binding].remaining, charge.units
         if not scoped.measure.startswith("usd"):  # a fraction of a token would look like a bug
             left, units = float(math.floor(left + DIGIT)), float(math.ceil(units - DIGIT))
@@ -443,6 +451,18 @@ class Quota:
             )
         again = isinstance(error, RateLimited)
         error.headers = (*plan.heads.headers_for(refused.levels), *refusal_headers(refused.wait_s, again=again))
+        return error
+
+    def _crowded(self, plan: Plan, refused: Refused) -> RateLimited:
+        """Return the error for a request of an end user or session that the store cannot count now."""
+        whose = "end users" if plan.scoped[refused.binding].scope == "user" else "sessions"
+        error = RateLimited(
+            f"Too many {whose} of the team are active, and no further ones can be counted "
+            f"(quota.max_limits_per_team). Please try again in {duration(refused.wait_s).decode('ascii')}.",
+            counted="requests",
+            refused_by=f"{plan.scoped[refused.binding].scope}/crowded",
+        )
+        error.headers = (*plan.heads.headers_for(refused.levels), *refusal_headers(refused.wait_s, again=True))
         return error
 
 

@@ -6,11 +6,13 @@
 --                                  'p' and units used, when the period ends, its name
 --                                  'c' and the number of running requests
 --                 '.tended' -> time of the last call; '.grace' -> time before which no lease ends
+--                 '.cursor' -> where the next search for limits that are not in use begins
 --   held    hash: id of a reservation -> msgpack of {charges, booking}: reserved, and booked if it is lost
 --   ends    sorted set: id of a reservation -> end of its lease
 --   ended   sorted set: id of a reservation that was lost, or settled without being held -> end of this note
 --   writer  number of the last operation of one gateway
--- ARGV: name of a function at the end; msgpack of {now (0: ask Redis), lease_s}; its arguments.
+-- ARGV: name of a function at the end; msgpack of {now (0: ask Redis), lease_s, limits that a team may have
+-- in use}; its arguments.
 -- A charge is {id, kind ('r', 'p', 'c'), amount, burst, units, period, period_left_s, units if it is lost}.
 
 local METERS, HELD, ENDS, ENDED, WRITER = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
@@ -21,9 +23,10 @@ local ENDED_KEPT_S = 3600 -- longer than a command can be in flight
 local WRITER_KEPT_S = 7 * 86400
 local REAPED = 20 -- in one call, so that no request waits long for a gateway that died
 local SWEPT = 32
+local SWEPT_IN_CROWD = 128 -- at each request that a crowd of end users and sessions refuses
 local IDLE_S = 3600
 
-local now, lease_s = unpack(cmsgpack.unpack(ARGV[2]))
+local now, lease_s, max_limits = unpack(cmsgpack.unpack(ARGV[2]))
 if now == 0 then
   local time = redis.call('TIME')
   now = tonumber(time[1]) + tonumber(time[2]) / 1000000
@@ -51,10 +54,10 @@ local function load(charges)
   for i, id in ipairs(ids) do
     local text = texts[i] or ''
     local kind, rest = string.sub(text, 1, 1), string.sub(text, 2)
-    local meter = {value = 0, ends = 0, period = ''}
+    local meter = {value = 0, ends = 0, period = '', is_new = kind == ''}
     if kind == 'p' then
       local value, ends, period = string.match(rest, '^(%S+) (%S+) (.*)$')
-      meter = {value = tonumber(value), ends = tonumber(ends), period = period}
+      meter = {value = tonumber(value), ends = tonumber(ends), period = period, is_new = false}
     elseif kind ~= '' then
       meter.value = tonumber(rest)
     end
@@ -253,15 +256,55 @@ local function reap()
   return #lost
 end
 
+-- ---- limits whose owners callers name, and limits that are not in use
+
+-- Deletes some limits that are not in use for *idle_s*. Returns the next cursor.
+local function sweep(cursor, count, idle_s)
+  local found = redis.call('HSCAN', METERS, cursor, 'COUNT', count)
+  for i = 1, #found[2], 2 do
+    local id, text = found[2][i], found[2][i + 1]
+    local ends = tonumber(string.match(text, '^r(%S+)$') or string.match(text, '^p%S+ (%S+) '))
+    if ends and ends < now - idle_s and not meters[id] then
+      redis.call('HDEL', METERS, id)
+    end
+  end
+  return found[1]
+end
+
+-- Returns the place of the first charge for an end user or session that is not counted yet.
+local function new_name(charges)
+  for i, charge in ipairs(charges) do
+    local id = charge[ID]
+    if meters[id].is_new and (string.sub(id, 1, 5) == 'user:' or string.sub(id, 1, 8) == 'session:') then
+      return i
+    end
+  end
+end
+
+-- Returns the place of such a charge for which there is no room among the limits of the team.
+local function crowded(charges)
+  local place = new_name(charges)
+  if not place or redis.call('HLEN', METERS) < max_limits then
+    return nil
+  end
+  local cursor = redis.call('HGET', METERS, '.cursor') or '0'
+  redis.call('HSET', METERS, '.cursor', sweep(cursor, SWEPT_IN_CROWD, SKEW_S))
+  return redis.call('HLEN', METERS) >= max_limits and place or nil
+end
+
 -- ---- calls of gateways
 
 -- ARGV: id, msgpack of {charges, booking if it is lost}.
--- Returns msgpack of {granted (1 or 0), index of the binding charge, its wait (-1: forever), levels}.
+-- Returns msgpack of {granted (1, 0, or 2: crowded), index of the binding charge, its wait (-1: forever), levels}.
 local function reserve(reservation, packed)
   local charges, booking = unpack(cmsgpack.unpack(packed))
   load(charges)
   if redis.call('HEXISTS', HELD, reservation) == 1 then
     return with_levels({1, 0, 0}, charges)
+  end
+  local place = crowded(charges)
+  if place then
+    return with_levels({2, place - 1, 0}, charges)
   end
   local binding, wait_s = 0, 0
   for i, charge in ipairs(charges) do
@@ -339,19 +382,6 @@ local function carry_out(packed)
   return last
 end
 
--- Deletes some idle limits. Returns the next cursor.
-local function sweep(cursor)
-  local found = redis.call('HSCAN', METERS, cursor, 'COUNT', SWEPT)
-  for i = 1, #found[2], 2 do
-    local id, text = found[2][i], found[2][i + 1]
-    local ends = tonumber(string.match(text, '^r(%S+)$') or string.match(text, '^p%S+ (%S+) '))
-    if ends and ends < now - IDLE_S and not meters[id] then
-      redis.call('HDEL', METERS, id)
-    end
-  end
-  return found[1]
-end
-
 -- ARGV: cursor of the last sweep, ids of reservations that run.
 -- Returns the numbers of lost and held reservations, and the next cursor.
 local function tend(lost, cursor, ...)
@@ -359,7 +389,7 @@ local function tend(lost, cursor, ...)
     redis.call('ZADD', ENDS, 'XX', exact(now + lease_s), reservation)
   end
   redis.call('ZREMRANGEBYSCORE', ENDED, '-inf', exact(now))
-  return {lost, redis.call('ZCARD', ENDS), sweep(cursor)}
+  return {lost, redis.call('ZCARD', ENDS), sweep(cursor, SWEPT, IDLE_S)}
 end
 
 -- ARGV: msgpack of charges, all of periods. Returns msgpack of the units used or reserved of each.

@@ -15,7 +15,7 @@ import math
 from collections.abc import Callable, Collection, Sequence
 from hashlib import sha1
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, cast
 
 import msgspec
 from redis.asyncio import Redis
@@ -27,7 +27,14 @@ from gateway.tenancy.ledger.entry import Draft, Entry
 from gateway.tenancy.ledger.redis_usage import booking_of
 from gateway.tenancy.quota.limit import Charge, Granted, Level, Refused
 from gateway.tenancy.quota.meter import SLACK_UNITS
+from gateway.tenancy.quota.meters import CROWDED_WAIT_S, MAX_LIMITS
 
+GRANTED: Final = 1
+"""First number of the script's answer to a reservation that was granted."""
+CROWDED: Final = 2
+"""First number of the script's answer to a reservation of a further end user or session while the team has too many."""
+MOST_CHARGES = 1000
+"""Maximum number of limits to read with one call. Lua puts them on its stack, which has room for about 8,000."""
 TEAMS = b"warmgate:quota:teams"
 LATELY_S = 3600.0
 """Seconds after which a team counts as idle. They exceed any lease, with a margin for clock errors."""
@@ -66,10 +73,20 @@ class Tended(NamedTuple):
 class RedisMeters:
     """Calls of the Redis script, one round trip each. A call that raises StoreUnavailable might have taken effect."""
 
-    def __init__(self, link: RedisLink, *, lease_s: float, writer: str, now: Callable[[], float] | None = None) -> None:
+    def __init__(
+        self,
+        link: RedisLink,
+        *,
+        lease_s: float,
+        writer: str,
+        now: Callable[[], float] | None = None,
+        max_limits: int = MAX_LIMITS,
+    ) -> None:
         """Create the object. *writer* is the id of this gateway and must never be reused. In tests, *now* returns
-        seconds since 1970. If it is None, the Redis clock is used.
+        seconds since 1970. If it is None, the Redis clock is used. A team with *max_limits* limits in use gets no
+        limits of further end users and sessions.
         """
+        self._max_limits = max_limits
         self._link = link
         self._lease_s = lease_s
         self._writer = writer
@@ -85,13 +102,19 @@ class RedisMeters:
         held = _pack((_charges(charges), () if never_fits else _booking(lost())))
         numbers = _NUMBERS.decode(await self._run(team, "reserve", reservation, held))
         levels = tuple(map(Level, numbers[3::2], numbers[4::2]))
-        if numbers[0]:
+        if numbers[0] == GRANTED:
             return Granted(levels)
+        if numbers[0] == CROWDED:
+            return Refused(int(numbers[1]), CROWDED_WAIT_S, levels, is_crowded=True)
         return Refused(int(numbers[1]), math.inf if numbers[2] < 0 else numbers[2], levels)
 
     async def spent(self, team: str, charges: Sequence[Charge]) -> list[float]:
         """Return the used or reserved units of the period limits in *charges*. They can exceed the limits."""
-        return _NUMBERS.decode(await self._run(team, "spent", _pack(_charges(charges))))
+        found: list[float] = []
+        for begin in range(0, len(charges), MOST_CHARGES):
+            part = charges[begin : begin + MOST_CHARGES]
+            found += _NUMBERS.decode(await self._run(team, "spent", _pack(_charges(part))))
+        return found
 
     async def refund(self, team: str, charges: Sequence[Charge]) -> None:
         """Reduce the used units of the period limits in *charges*."""
@@ -142,7 +165,7 @@ class RedisMeters:
     async def _run(self, team: str, what: str, *arguments: Any) -> Any:
         base = f"warmgate:{{{team}}}:quota:"
         keys = (base + "meters", base + "held", base + "ends", base + "ended", base + "writer:" + self._writer)
-        when = _pack((0 if self._now is None else self._now(), self._lease_s))
+        when = _pack((0 if self._now is None else self._now(), self._lease_s, self._max_limits))
 
         async def question(client: "Redis") -> Any:
             asked = (len(keys), *keys, what, when, *arguments)

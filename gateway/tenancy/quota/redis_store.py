@@ -19,6 +19,7 @@ from gateway.storage.unfit import WITHOUT_DATA, StoreUnfit
 from gateway.tenancy.ledger.entry import Draft
 from gateway.tenancy.quota.leases import Leases
 from gateway.tenancy.quota.limit import Charge, Granted, Refused
+from gateway.tenancy.quota.meters import MAX_LIMITS
 from gateway.tenancy.quota.outbox import MAX_WAITING, Outbox
 from gateway.tenancy.quota.outbox_sender import OutboxSender
 from gateway.tenancy.quota.redis_meters import Operation, RedisMeters
@@ -50,17 +51,21 @@ class RedisQuotaStore:
         max_waiting: int = MAX_WAITING,
         store_clock: Callable[[], float] | None = None,
         last_s: float = LAST_S,
+        max_limits: int = MAX_LIMITS,
     ) -> None:
         """Create the quota store. *clock* returns the time in seconds since 1970. It is used while the store is
         unavailable. *store_clock* is for tests.
 
         *verify* raises StoreUnavailable if the store has no data. If *verify* is None, any store is accepted. *last_s*
-        is the time in seconds to send the remaining operations on shutdown.
+        is the time in seconds to send the remaining operations on shutdown. *max_limits* is the number of limits of a
+        team beyond which no further end users and sessions are counted.
         """
         self._verify = verify
         self._doubted: StoreUnfit | None = None
-        self._meters = RedisMeters(link, lease_s=lease_s, writer=uuid.uuid4().hex, now=store_clock)
-        self._share = Share(policy or Policy(), replicas=replicas)
+        self._meters = RedisMeters(
+            link, lease_s=lease_s, writer=uuid.uuid4().hex, now=store_clock, max_limits=max_limits
+        )
+        self._share = Share(policy or Policy(), replicas=replicas, max_limits=max_limits)
         self._clock = clock
         self._lease_s = lease_s
         self._last_s = last_s

@@ -1,10 +1,19 @@
-"""Key or team that owns a limit."""
+"""Owner of a limit: a key, an end user, a session, a project or a team."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from gateway.tenancy.quota.limit import Limit
 from gateway.tenancy.teams.limits import Measure
+
+Scope = Literal["key", "user", "session", "project", "team"]
+"""Kind of the owner of a limit."""
+
+_NAMED = ("user:", "session:")
+"""Beginnings of the ids of limits whose owners callers name."""
+
+MAX_SHOWN = 64
+"""Maximum number of characters of the name of an end user or session in a message."""
 
 _COUNTED: dict[Measure, str] = {
     "requests_per_minute": "requests per min (RPM)",
@@ -20,13 +29,13 @@ _COUNTED: dict[Measure, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Scoped:
-    """Limit with the key or team that owns it."""
+    """Limit with its owner."""
 
     limit: Limit
     measure: Measure
-    scope: Literal["key", "team"]
+    scope: Scope
     name: str
-    """Name of the key or team that owns the limit."""
+    """Name of the owner. It is empty for requests that name no end user."""
     model: str | None
     """Model to which the limit applies, or None if the limit applies to all models together."""
 
@@ -42,4 +51,15 @@ class Scoped:
     def text(self) -> str:
         """Description of the limit for messages, such as ``key ci on tokens per min (TPM)``."""
         model = "" if self.model is None else f" for model {self.model}"
-        return f"{self.scope} {self.name}{model} on {_COUNTED[self.measure]}"
+        return f"{self._owner}{model} on {_COUNTED[self.measure]}"
+
+    @property
+    def _owner(self) -> str:
+        if self.scope == "user":  # names that callers choose are quoted and shortened
+            return f"end user {self.name[:MAX_SHOWN]!r}" if self.name else "requests without an end user"
+        return f"session {self.name[:MAX_SHOWN]!r}" if self.scope == "session" else f"{self.scope} {self.name}"
+
+
+def is_named_by_callers(limit_id: str) -> bool:
+    """Return whether the limit with the id *limit_id* has an owner whom callers name: an end user or a session."""
+    return limit_id.startswith(_NAMED)

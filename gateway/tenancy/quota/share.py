@@ -7,7 +7,7 @@ from typing import Literal
 from gateway.protocol.errors import StoreUnavailable
 from gateway.tenancy.ledger.entry import Draft
 from gateway.tenancy.quota.limit import Charge, Granted, Limit, Refused
-from gateway.tenancy.quota.meters import Meters
+from gateway.tenancy.quota.meters import MAX_LIMITS, Meters
 
 WhenAway = Literal["share", "closed"]
 
@@ -50,10 +50,10 @@ class Share:
     Active requests of this gateway count against concurrency limits.
     """
 
-    def __init__(self, policy: Policy, *, replicas: int) -> None:
+    def __init__(self, policy: Policy, *, replicas: int, max_limits: int = MAX_LIMITS) -> None:
         self._policy = policy
         self._replicas = replicas
-        self._meters = Meters()
+        self._meters = Meters(max_limits=max_limits)
 
     def begin(self, live: Mapping[str, Live], now: float) -> None:
         """Start to count without the store. *live* are the active reservations."""

@@ -2,6 +2,7 @@
 
 from gateway.protocol.networks import Networks
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.permits import Permits
 from gateway.tenancy.teams.team import CallerPriority, Team
 
@@ -18,6 +19,8 @@ class Caller:
         "is_plain",
         "key",
         "key_id",
+        "limits_sessions",
+        "limits_users",
         "may_fall_back",
         "networks",
         "permits",
@@ -42,6 +45,10 @@ class Caller:
         """Share of fully used workers that the caller gets, relative to other callers."""
         self.may_fall_back: bool = team.fallback if key.fallback is None else key.fallback
         """Whether fallbacks are allowed to answer the caller's requests."""
+        self.limits_users: bool = team.user_limits != Limits()
+        """Whether each end user of the team has limits."""
+        self.limits_sessions: bool = team.session_limits != Limits()
+        """Whether each session of the team has limits."""
         self.permits = Permits(team, key)
         """Models and strategies that the caller is allowed to use."""
         self.networks: Networks | None = None if key.networks is None else Networks(key.networks)

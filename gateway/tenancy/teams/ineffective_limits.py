@@ -21,7 +21,10 @@ def ineffective_limits(teams: Iterable[DeclaredTeam], models: Collection[str], f
 def _of_scope(scope: Team | Key, owner: str, models: Collection[str], free: Sequence[str]) -> Iterator[str]:
     for model in sorted(scope.model_limits.keys() - set(models)):
         yield f"limits of {owner} for {model!r} have no effect: no model has that name (aliases do not count here)"
-    if free and any(map(_is_budget, (scope.limits, *scope.model_limits.values()))):
+    limits = [scope.limits, *scope.model_limits.values()]
+    if isinstance(scope, Team):
+        limits += [scope.user_limits, scope.session_limits, *scope.project_limits.values()]
+    if free and any(map(_is_budget, limits)):
         yield f"budgets of {owner} in US dollars do not count models without a price: {', '.join(free)}"
 
 

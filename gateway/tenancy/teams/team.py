@@ -43,3 +43,9 @@ class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     """
     guardrails: tuple[str, ...] = ()
     """Names of guardrails for the team's requests and answers, which apply in addition to those of the model."""
+    user_limits: Limits = Limits()
+    """Limits of each single end user. Requests that name no end user count as those of one further end user."""
+    session_limits: Limits = Limits()
+    """Limits of each single session. Requests that name no session have no such limit."""
+    project_limits: dict[str, Limits] = {}
+    """Limits for each project, by project name. The project of a request is that of its key."""

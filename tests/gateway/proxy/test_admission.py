@@ -53,6 +53,44 @@ async def test_usage_is_recorded_for_the_team(blue: Tenancy) -> None:
     assert ("blue", "ci") == (stage.line["team"], stage.line["key"])
 
 
+@pytest.mark.parametrize("second", [{"headers": [(b"x-end-user", b"bob")]}, {"raw": b'"user":"bob",'}])
+async def test_each_end_user_has_limits(second: dict[str, Any]) -> None:
+    """The header, or else the body, names the end user."""
+    async with at_work(a_tenancy(a_team(user_limits={"requests_per_minute": 1}))) as tenancy:
+        stage = a_stage(tenancy, Answers(200, WHOLE))
+        alice: Headers = [*KEY, (b"x-end-user", b"alice")]
+        answers = [await stage.ask(CHAT, headers=alice), await stage.ask(CHAT, headers=alice)]
+        raw = CHAT.replace(b"{", b"{" + second.get("raw", b""), 1)
+        answers.append(await stage.ask(raw, headers=[*KEY, *second.get("headers", [])]))
+        unnamed = [await stage.ask(CHAT, headers=KEY), await stage.ask(CHAT, headers=KEY)]
+
+    assert [200, 429, 200] == [each.status for each in answers]
+    assert [200, 429] == [each.status for each in unnamed]
+    assert "Rate limit reached for end user 'alice' on requests per min (RPM)" in answers[1].body.decode()
+    assert "Rate limit reached for requests without an end user on requests per min" in unnamed[1].body.decode()
+
+
+async def test_each_session_has_limits() -> None:
+    async with at_work(a_tenancy(a_team(session_limits={"requests_per_minute": 1}))) as tenancy:
+        stage = a_stage(tenancy, Answers(200, WHOLE))
+        names = (b"s-1", b"s-1", b"s-2")
+        answers = [await stage.ask(CHAT, headers=[*KEY, (b"x-claude-code-session-id", name)]) for name in names]
+        without = [await stage.ask(CHAT, headers=KEY) for _ in range(2)]
+
+    assert [200, 429, 200] == [each.status for each in answers]
+    assert [200, 200] == [each.status for each in without]
+    assert "Rate limit reached for session 's-1' on requests per min (RPM)" in answers[1].body.decode()
+
+
+async def test_long_names_of_end_users_stay_apart() -> None:
+    async with at_work(a_tenancy(a_team(user_limits={"requests_per_minute": 1}))) as tenancy:
+        stage = a_stage(tenancy, Answers(200, WHOLE))
+        names = (b"u" * 400, b"u" * 399)
+        answers = [await stage.ask(CHAT, headers=[*KEY, (b"x-end-user", name)]) for name in names]
+
+    assert [200, 200] == [each.status for each in answers]
+
+
 async def test_a_stream_is_charged_by_the_usage_at_its_end(blue: Tenancy) -> None:
     await a_stage(blue, Streams(HELLO, WORLD, USAGE, DONE)).ask(CHAT_STREAM, headers=KEY)
     (record,) = await booked(blue, 1)

@@ -453,7 +453,7 @@ app.kubernetes.io/component: gateway
 {{- define "warmgate.countedLimits" -}}
 {{- range $number, $team := .Values.config.teams -}}
 {{- $place := printf "config.teams[%d]" $number -}}
-{{- range $name := list "limits" "model_limits" -}}
+{{- range $name := list "limits" "model_limits" "user_limits" "session_limits" "project_limits" -}}
 {{- if include "warmgate.hasValue" (get $team $name) }}{{ printf "%s.%s\n" $place $name }}{{ end -}}
 {{- range $key, $each := $team.keys -}}
 {{- if include "warmgate.hasValue" (get $each $name) }}{{ printf "%s.keys[%d].%s\n" $place $key $name }}{{ end -}}

@@ -14,7 +14,7 @@ from gateway.api.admin_v1.bodies import (
     RotationBody,
     TeamBody,
     TeamState,
-    limits_by_model,
+    limits_by_name,
 )
 from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
 from gateway.tenancy.teams.limits import Limits
@@ -35,8 +35,11 @@ def test_the_words_are_those_of_the_settings() -> None:
     assert of_limits == names(LimitsBody) == set(Limits.__struct_fields__)
 
 
-def test_operators_change_fields_that_both_have() -> None:
-    assert names(TeamState) & names(KeyState) > OPERATOR_FIELDS
+def test_operators_change_limits_and_fields_that_both_have() -> None:
+    of_teams = {"user_limits", "session_limits", "project_limits"}
+
+    assert names(TeamState) > OPERATOR_FIELDS
+    assert names(KeyState) > OPERATOR_FIELDS - of_teams
 
 
 @pytest.mark.parametrize(
@@ -108,4 +111,4 @@ def test_no_key_and_no_rotation(kind: type[RequestBody], raw: bytes) -> None:
 def test_limits_that_are_not_are_left_out() -> None:
     bodies = {"tiny": LimitsBody(), "big": LimitsBody(concurrent=3)}
 
-    assert {"big": Limits(concurrent=3)} == limits_by_model(bodies)
+    assert {"big": Limits(concurrent=3)} == limits_by_name(bodies)

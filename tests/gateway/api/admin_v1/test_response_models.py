@@ -35,6 +35,9 @@ TEAM = Team(
     guardrails=("pii",),
     limits=Limits(requests_per_minute=600, usd_per_month=99.5),
     model_limits={"tiny": Limits(concurrent=3)},
+    user_limits=Limits(tokens_per_day=200),
+    session_limits=Limits(concurrent=4),
+    project_limits={"search": Limits(usd_per_month=40.0)},
 )
 KEY = Key(
     id="ci",
@@ -75,6 +78,9 @@ def test_a_team_as_it_is_shown() -> None:
         "guardrails": ["pii"],
         "limits": {"requests_per_minute": 600, "usd_per_month": 99.5},
         "model_limits": {"tiny": {"concurrent": 3}},
+        "user_limits": {"tokens_per_day": 200},
+        "session_limits": {"concurrent": 4},
+        "project_limits": {"search": {"usd_per_month": 40.0}},
         "declared": True,
     } == team_response(TEAM, declared=True)
 

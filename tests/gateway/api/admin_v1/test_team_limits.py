@@ -3,14 +3,14 @@
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.models.registry import Models
 from gateway.tenancy.quota.limit import Level, Limit
-from gateway.tenancy.quota.limit_status import LimitStatus
+from gateway.tenancy.quota.limit_status import LimitStatus, Owners
 from gateway.tenancy.quota.scope import Scoped
 from gateway.tenancy.teams.team import Team
 from tests.gateway.api.admin_v1.administration import administration
 from tests.gateway.examples import a_draining
 
 
-async def levels(team: Team) -> list[LimitStatus]:
+async def levels(team: Team, owners: Owners) -> list[LimitStatus]:
     limit = Limit("team:blue/usd_per_day", "period", 10.0)
     return [LimitStatus(Scoped(limit, "usd_per_day", "team", team.name, None), Level(7.5, 3600.0))]
 
@@ -24,7 +24,7 @@ async def test_each_limit_has_what_is_left_of_it() -> None:
 
     assert [
         {
-            "object": "limit", "measure": "usd_per_day", "model": None,
+            "object": "limit", "scope": "team", "name": "blue", "measure": "usd_per_day", "model": None,
             "amount": 10.0, "at_once": 10.0, "remaining": 7.5, "reset_s": 3600.0,
         }
     ] == listed  # fmt: skip
@@ -40,7 +40,7 @@ async def test_a_gateway_that_counts_no_limits_lists_none() -> None:
 
 
 async def test_of_a_limit_per_minute_only_a_part_can_be_used_at_once() -> None:
-    async def rates(team: Team) -> list[LimitStatus]:
+    async def rates(team: Team, owners: Owners) -> list[LimitStatus]:
         limit = Limit("team:blue/tokens_per_minute", "rate", 900.0, 90.0)
         return [LimitStatus(Scoped(limit, "tokens_per_minute", "team", team.name, None), Level(90.0, 0.0))]
 

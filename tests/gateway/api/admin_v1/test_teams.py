@@ -27,6 +27,9 @@ BLUE = {
     "guardrails": [],
     "limits": {},
     "model_limits": {},
+    "user_limits": {},
+    "session_limits": {},
+    "project_limits": {},
     "declared": False,
 }
 FULL: dict[str, Any] = {
@@ -42,6 +45,9 @@ FULL: dict[str, Any] = {
     "guardrails": ["pii"],
     "limits": {"requests_per_minute": 600, "usd_per_month": 100.0},
     "model_limits": {"tiny": {"concurrent": 3}},
+    "user_limits": {"tokens_per_day": 200},
+    "session_limits": {"concurrent": 4},
+    "project_limits": {"search": {"usd_per_month": 40.0}},
 }
 
 

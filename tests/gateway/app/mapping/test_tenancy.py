@@ -15,7 +15,7 @@ from gateway.app.mapping.tenancy import (
 )
 from gateway.settings import SettingsError, build
 from gateway.settings.identity import IdentitySettings
-from gateway.settings.teams import KeySettings, LimitSettings, TeamSettings
+from gateway.settings.teams import HardLimitSettings, KeySettings, LimitSettings, TeamSettings
 from gateway.tenancy.identity.issuer import Issuer
 from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.teams.key import Key
@@ -64,6 +64,9 @@ def test_a_team_and_its_key_say_everything() -> None:
         guardrails=("pii",),
         limits=limits,
         model_limits={"tiny": LimitSettings(max_concurrent_requests=1)},
+        user_limits=HardLimitSettings(tokens_per_day=6),
+        session_limits=HardLimitSettings(max_concurrent_requests=5),
+        project_limits={"p": HardLimitSettings(usd_per_month=7.5)},
         keys=(
             KeySettings(
                 id="ci",
@@ -87,6 +90,7 @@ def test_a_team_and_its_key_say_everything() -> None:
         "blue": Team(
             "blue", 2, "high", ("tiny", "gpt-*"), ("session",), False, True, True, ("p",), every,
             {"tiny": Limits(concurrent=1)}, 0.5, ("pii",),
+            Limits(tokens_per_day=6), Limits(concurrent=5), {"p": Limits(usd_per_month=7.5)},
         )
     } == declared.teams  # fmt: skip
     assert {

@@ -12,7 +12,15 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
         *("--strategy", "session", "--no-fallback", "--blocked", "--isolated-cache", "--project", "p"),
         *("--ttft-s", "0.5", "--guardrail", "pii"),
         *("--project", "q", "--limit", "requests_per_minute=600", "--limit", "usd_per_day=1.5"),
-        *("--model-limit", "tiny:concurrent=3", "--json"),
+        *(
+            "--model-limit",
+            "tiny:concurrent=3",
+            "--user-limit",
+            "tokens_per_day=200",
+            "--project-limit",
+            "p:usd_per_month=40",
+        ),
+        *("--session-limit", "concurrent=4", "--session-limit", "tokens_per_minute=900", "--json"),
     ).json
 
     assert {
@@ -30,6 +38,9 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
         "guardrails": ["pii"],
         "limits": {"requests_per_minute": 600, "usd_per_day": 1.5},
         "model_limits": {"tiny": {"concurrent": 3}},
+        "user_limits": {"tokens_per_day": 200},
+        "session_limits": {"concurrent": 4, "tokens_per_minute": 900},
+        "project_limits": {"p": {"usd_per_month": 40.0}},
         "declared": False,
     } == made
     assert {**made, "keys": []} == terminal.there("team", "show", "blue", "--json").json

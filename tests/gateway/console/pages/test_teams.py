@@ -8,7 +8,7 @@ import pytest
 from gateway.api.admin_v1.parts import AdminGateway
 from gateway.telemetry.what_if.replays import result_of
 from gateway.tenancy.quota.limit import Level, Limit
-from gateway.tenancy.quota.limit_status import LimitStatus
+from gateway.tenancy.quota.limit_status import LimitStatus, Owners
 from gateway.tenancy.quota.scope import Scoped
 from gateway.tenancy.teams.team import Team
 from tests.fakes.backends import Answers
@@ -93,7 +93,7 @@ async def test_limits_are_shown_with_what_is_left() -> None:
 async def test_a_full_limit_per_minute_is_not_shown_as_used() -> None:
     """Only a part of the amount can be used at once."""
 
-    async def rates(team: Team) -> list[LimitStatus]:
+    async def rates(team: Team, owners: Owners) -> list[LimitStatus]:
         limit = Limit("team:blue/tokens_per_minute", "rate", 900_000.0, 90_000.0)
         return [LimitStatus(Scoped(limit, "tokens_per_minute", "team", team.name, None), Level(90_000.0, 0.0))]
 

@@ -28,9 +28,18 @@ def caller(
     key_model: dict[str, Limits] | None = None,
     team: Limits | None = None,
     team_model: dict[str, Limits] | None = None,
+    user: Limits | None = None,
+    session: Limits | None = None,
+    project: Limits | None = None,
 ) -> Caller:
-    """Key ``ci`` of team ``blue``."""
-    return Caller(
-        Team("blue", limits=team or Limits(), model_limits=team_model or {}),
-        Key("ci", "blue", "0" * 64, limits=key or Limits(), model_limits=key_model or {}),
+    """Key ``ci`` of team ``blue`` and of its project ``search``."""
+    team_of_all = Team(
+        "blue",
+        limits=team or Limits(),
+        model_limits=team_model or {},
+        user_limits=user or Limits(),
+        session_limits=session or Limits(),
+        project_limits={} if project is None else {"search": project},
     )
+    key_of_one = Key("ci", "blue", "0" * 64, project="search", limits=key or Limits(), model_limits=key_model or {})
+    return Caller(team_of_all, key_of_one)

@@ -31,6 +31,62 @@ def levels(meters: Meters, *charges: Charge, now: float = NOW) -> tuple[Level, .
     return granted.levels
 
 
+def of_user(number: int) -> Charge:
+    return Charge(Limit(f"user:{number}/tokens_per_day", "period", 100.0), 1.0, "2026-11-18", DAY_S / 2)
+
+
+def test_a_crowd_of_end_users_is_refused_and_others_are_not() -> None:
+    """Limits that operators name are always counted, and so are end users who are counted already."""
+    meters = Meters(max_limits=3)
+    for number in range(3):
+        assert isinstance(reserve(meters, f"r{number}", of_user(number)), Granted)
+    refused = reserve(meters, "r3", Charge(TOKENS, 1.0), of_user(3))
+
+    assert Refused(1, 60.0, (Level(60.0, 0.0), Level(100.0, DAY_S / 2)), is_crowded=True) == refused
+    assert isinstance(reserve(meters, "r4", Charge(TOKENS, 1.0)), Granted)
+    assert isinstance(reserve(meters, "r5", of_user(0)), Granted)
+
+
+def test_a_crowd_ends_when_limits_fall_out_of_use() -> None:
+    meters = Meters(max_limits=3)
+    for number in range(3):
+        reserve(meters, f"r{number}", Charge(Limit(f"session:{number}/concurrent", "concurrent", 2.0), 1.0))
+    assert isinstance(reserve(meters, "r3", of_user(3)), Refused)
+    meters.cancel("r0")
+
+    assert isinstance(reserve(meters, "r4", of_user(3), now=NOW + 0.5), Refused)
+    assert isinstance(reserve(meters, "r5", of_user(3), now=NOW + 1.0), Granted)
+
+
+def test_a_whole_team_may_fall_out_of_use() -> None:
+    meters = Meters(max_limits=1)
+    reserve(meters, "r0", of_user(0))
+    meters.cancel("r0")
+
+    assert isinstance(reserve(meters, "r1", of_user(1), now=NOW + DAY_S), Granted)
+    assert isinstance(reserve(meters, "r2", of_user(2), now=NOW + DAY_S), Refused)
+
+
+def test_a_crowd_does_not_shut_out_end_users_from_before_a_restart() -> None:
+    former, meters = Meters(), Meters(max_limits=1)
+    reserve(former, "r", of_user(7))
+    meters.restore(former.states(NOW))
+    reserve(meters, "r0", of_user(0))
+    granted = reserve(meters, "r1", of_user(7))
+
+    assert isinstance(granted, Granted)
+    assert 98.0 == granted.levels[0].remaining
+
+
+def test_refused_requests_add_no_end_users() -> None:
+    meters = Meters(max_limits=2)
+    for number in range(10):
+        assert isinstance(reserve(meters, f"r{number}", of_user(number), usd(2.0)), Refused)
+    granted = reserve(meters, "r", of_user(10))
+
+    assert isinstance(granted, Granted)
+
+
 def test_a_refusal_contains_the_level_of_every_limit() -> None:
     meters = Meters()
     reserve(meters, "a", Charge(TOKENS, 60.0), Charge(SLOTS, 1.0))

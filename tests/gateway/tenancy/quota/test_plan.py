@@ -20,6 +20,10 @@ TINY = Metered("tiny", PRICE.cost_usd)
 NOON = datetime(2026, 11, 18, 12, tzinfo=UTC).timestamp()
 
 
+def made_plans() -> Plans:
+    return Plans(burst=0.1, cached_weight=0.1, calendar=Calendar(UTC))
+
+
 def plan_of(who: Caller, *, burst: float = 0.1, cached_weight: float = 0.1, zone: str = "UTC") -> Plan:
     return Plans(burst=burst, cached_weight=cached_weight, calendar=Calendar(ZoneInfo(zone))).plan_for(who, TINY)
 
@@ -43,6 +47,58 @@ def test_a_plan_has_the_limits_of_key_and_team_and_of_the_model_within_either() 
         Limit("team:blue/tokens_per_minute", "rate", 50_000.0, burst=5000.0),
         Limit("team:blue/model:tiny/usd_per_month", "period", 100.0),
     ) == plan_of(who).limits
+
+
+def test_a_plan_has_the_limits_of_the_end_user_the_session_and_the_project() -> None:
+    who = caller(
+        key=Limits(concurrent=5),
+        user=Limits(tokens_per_day=200),
+        session=Limits(concurrent=4),
+        project=Limits(usd_per_month=40.0),
+        team=Limits(concurrent=50),
+    )
+    plan = made_plans().plan_for(who, TINY, "alice", "blue\0s-1")
+
+    assert [
+        ("key", "ci", "concurrent", 5.0),
+        ("user", "alice", "tokens_per_day", 200.0),
+        ("session", "s-1", "concurrent", 4.0),
+        ("project", "search", "usd_per_month", 40.0),
+        ("team", "blue", "concurrent", 50.0),
+    ] == [(each.scope, each.name, each.measure, each.limit.amount) for each in plan.scoped]
+    assert ["project:search/usd_per_month", "team:blue/concurrent"] == [each.id for each in plan.limits[3:]]
+
+
+def test_requests_without_an_end_user_share_limits_and_those_without_a_session_have_none() -> None:
+    who = caller(user=Limits(concurrent=2), session=Limits(concurrent=4))
+    plan = made_plans().plan_for(who, TINY)
+
+    assert ["user:/concurrent"] == [each.id for each in plan.limits]
+
+
+def test_each_name_has_its_own_limits_whatever_it_contains() -> None:
+    who = caller(user=Limits(concurrent=2), session=Limits(concurrent=4))
+    made = made_plans()
+    names = ["a", "b", "a/concurrent", "a/model:tiny", "user:a", "x" * 256, "x" * 255 + "y", "\0"]
+    ids = {limit.id for name in names for limit in made.plan_for(who, TINY, name, "blue\0" + name).limits}
+
+    assert 2 * len(names) == len(ids)
+    assert {True} == {len(each) < 64 for each in ids}
+    assert made.plan_for(who, TINY, "a", "blue\0s") is made.plan_for(who, TINY, "a", "blue\0s")
+
+
+def test_a_team_without_such_limits_has_one_plan_for_all_names() -> None:
+    who, made = caller(key=Limits(concurrent=1)), made_plans()
+
+    assert made.plan_for(who, TINY, "alice", "blue\0s-1") is made.plan_for(who, TINY)
+
+
+def test_many_names_leave_few_made_plans() -> None:
+    who, made = caller(user=Limits(concurrent=2)), made_plans()
+    for number in range(2500):
+        made.plan_for(who, TINY, f"user-{number}")
+
+    assert 2500 - 2048 == len(made)
 
 
 @pytest.mark.parametrize(

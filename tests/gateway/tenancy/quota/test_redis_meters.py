@@ -12,7 +12,7 @@ from gateway.storage.redis_link import RedisLink, redis_link
 from gateway.tenancy.ledger.entry import Draft, Entry
 from gateway.tenancy.ledger.redis_usage import RedisUsage
 from gateway.tenancy.ledger.usage_store import Period, RecordQuery
-from gateway.tenancy.quota.limit import Charge, Granted, Refused
+from gateway.tenancy.quota.limit import Charge, Granted, Level, Limit, Refused
 from gateway.tenancy.quota.redis_meters import Operation, RedisMeters, Tended
 from tests.gateway.tenancy.quota.examples import NOW, SLOTS, TOKENS, entry, usd
 from tests.storage import PATIENCE_S, RedisServer, RedisServers, free_port
@@ -318,3 +318,36 @@ async def test_it_works_in_a_cluster(redis_servers: RedisServers) -> None:
     assert {"blue", "red", "green"} == set(await gateways.two.teams(NOW))
     assert ["blue", "green", "red"] == await gateways.booked()
     await link.aclose()
+
+
+def of_user(number: int) -> Charge:
+    return Charge(Limit(f"user:{number}/tokens_per_minute", "rate", 60.0, burst=60.0), 60.0)
+
+
+async def test_a_crowd_of_end_users_is_refused_and_others_are_not(gateways: Gateways) -> None:
+    """Limits that operators name are always counted, and so are end users who are counted already."""
+    gateways.one = RedisMeters(gateways.link, lease_s=LEASE_S, writer="one", now=lambda: gateways.now, max_limits=5)
+    answers = [await gateways.reserve(f"r{number}", of_user(number)) for number in range(10)]
+    granted = sum(isinstance(each, Granted) for each in answers)
+    refused = await gateways.reserve("r10", Charge(TOKENS, 1.0), of_user(10))
+
+    assert granted in {3, 4, 5}  # the fields with the times of calls count, too
+    assert Refused(1, 60.0, (Level(60.0, 0.0), Level(60.0, 0.0)), is_crowded=True) == refused
+    assert isinstance(await gateways.reserve("r11", Charge(TOKENS, 1.0)), Granted)
+
+
+async def test_a_crowd_ends_when_limits_fall_out_of_use(gateways: Gateways) -> None:
+    gateways.one = RedisMeters(gateways.link, lease_s=LEASE_S, writer="one", now=lambda: gateways.now, max_limits=400)
+    for number in range(500):
+        answer = await gateways.reserve(f"r{number}", of_user(number))
+    assert isinstance(answer, Refused)
+    await gateways.pass_by(130.0)
+    later = [await gateways.reserve(f"s{number}", of_user(1000 + number)) for number in range(30)]
+
+    assert isinstance(later[-1], Granted)
+
+
+async def test_many_budgets_are_read_in_parts(gateways: Gateways) -> None:
+    budgets = [Charge(Limit(f"user:{n}/usd_per_day", "period", 9.0), 0.0, "2026-11-18", 60.0) for n in range(9000)]
+
+    assert [0.0] * 9000 == await gateways.one.spent("blue", budgets)
