@@ -532,6 +532,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             explainer=_explainer(parts),
             caches=_cache_views(settings, parts),
             what_if=parts.what_if,
+            issuers=frozenset(each.name for each in settings.identity.issuers),
         ),
         refused_logins=parts.rules.refused_logins,
         guardrails=lambda: {each.name for each in followed.live.configured.guardrails},

@@ -13,6 +13,7 @@ from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
 from gateway.storage.unfit import StoreUnfit
 from gateway.tenancy.ledger.audit import AuditEntry
+from gateway.tenancy.teams.access_records import Revocation
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.change_result import change_result
 from gateway.tenancy.teams.key import Key
@@ -28,6 +29,7 @@ from gateway.tenancy.teams.team_store import (
     DeleteRoute,
     DeleteTeam,
     DeleteWorker,
+    PutAccess,
     PutKey,
     PutRoute,
     PutTeam,
@@ -226,6 +228,22 @@ async def test_listeners_hear_at_once_and_after_each_change(opened: Open) -> Non
             assert written == await other.load()
 
 
+async def test_access_records_are_kept_and_heard_of(opened: Open) -> None:
+    made = Revocation("okta", "session", "sitzung-ß", 5.0, 9.0, "lost laptop")
+    async with opened() as one, opened() as other, aclosing(other.changes()) as heard:
+        await next_of(heard)
+        written = await one.write(PutAccess({made.name: made}, {made.name: None}), entry("session"))
+        await next_of(heard)
+
+        assert Snapshot(1, access={made.name: made}) == written == await other.load()
+    async with opened() as later:
+        assert written == await later.load()
+        with pytest.raises(Conflict):
+            await later.write(PutAccess({made.name: None}, {made.name: None}), entry("stale"))
+        await later.write(PutAccess({made.name: None}, {made.name: made}), entry("gone"))
+        assert Snapshot(2) == await later.load()
+
+
 async def test_weights_of_routes_are_kept_and_heard_of(opened: Open) -> None:
     weights = RouteWeights("modèle/1", {"a": 90.0, "b": 10.5}, {"a": 1.0, "b": 0.0}, changed_at=5.0)
     async with opened() as one, opened() as other, aclosing(other.changes()) as heard:
@@ -413,6 +431,7 @@ def _random_change(rng: random.Random, now: Snapshot) -> Change:
     worker = AddedWorker(name, f"http://{rng.choice('hij')}:1", id_)
     if rng.random() < 0.1:
         team, key = None, None
+    made = Revocation("okta", "subject", name, rng.uniform(1, 9), 9.0)
     match rng.randrange(13):
         case 0 | 1 | 2:
             return PutTeam(Team(name, weight=rng.uniform(1, 9)), team)
@@ -424,6 +443,7 @@ def _random_change(rng: random.Random, now: Snapshot) -> Change:
             return PutWorker(worker)
         case 9 | 10 | 11:
             weights = RouteWeights(name, {"m": rng.uniform(1, 9)}, {"m": 1.0})
-            return rng.choice((DeleteWorker(name, id_), PutRoute(weights), DeleteRoute(name)))
+            access = PutAccess({made.name: rng.choice((made, None))}, rng.choice(({}, {made.name: None})))
+            return rng.choice((DeleteWorker(name, id_), PutRoute(weights), DeleteRoute(name), access))
         case _:
             return DeleteTeam(name, with_keys=rng.random() < 0.5)

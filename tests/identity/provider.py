@@ -100,6 +100,21 @@ class Provider:
         token: str = response.json()["access_token"]
         return token
 
+    def device_token(self, user: str) -> str:
+        """Return an access token of *user*, who signs in with a device and a new session."""
+        with httpx.Client(base_url=self.url, trust_env=False, timeout=60) as http:
+            asked = {"client_id": CLI, "scope": "openid profile", "resource": AUDIENCE}
+            device = http.post("/device/auth", data=asked).json()
+            browser = Browser(self, user)
+            browser.confirm_device(device["verification_uri_complete"])
+            browser.close()
+            grant = "urn:ietf:params:oauth:grant-type:device_code"
+            form = {"grant_type": grant, "device_code": device["device_code"], "client_id": CLI}
+            response = http.post("/token", data=form)
+        assert 200 == response.status_code, response.text
+        token: str = response.json()["access_token"]
+        return token
+
     def _settings(self, clock_ahead_s: float) -> dict[str, Any]:
         console: dict[str, Any] = {
             "client_id": CONSOLE,

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 import httpx
 import jwt
 
-from tests.identity.provider import AUDIENCE, CLI, CONSOLE, CONSOLE_SECRET, Browser, Provider, query_of
+from tests.identity.provider import AUDIENCE, CONSOLE, CONSOLE_SECRET, Browser, Provider, query_of
 
 VERIFIER = "a-verifier-of-more-than-forty-three-characters-00"
 CHALLENGE = base64.urlsafe_b64encode(hashlib.sha256(VERIFIER.encode()).digest()).rstrip(b"=").decode()
@@ -45,17 +45,6 @@ def test_a_person_signs_in_at_the_console_client(provider: Provider) -> None:
 
 
 def test_a_person_confirms_a_device(provider: Provider) -> None:
-    asked = {"client_id": CLI, "scope": "openid profile offline_access", "resource": AUDIENCE}
-    device = httpx.post(f"{provider.url}/device/auth", data=asked, timeout=60).json()
-    browser = Browser(provider, "alice")
-    browser.confirm_device(device["verification_uri_complete"])
-    browser.close()
-    form = {
-        "grant_type": "urn:ietf:params:oauth:grant-type:device_code",
-        "device_code": device["device_code"],
-        "client_id": CLI,
-    }
-    answer = httpx.post(f"{provider.url}/token", data=form, timeout=60).json()
-    claims = jwt.decode(answer["access_token"], options={"verify_signature": False})
+    claims = jwt.decode(provider.device_token("alice"), options={"verify_signature": False})
 
     assert ("alice", ["llm-research"], AUDIENCE) == tuple(claims[each] for each in ("sub", "groups", "aud"))

@@ -74,6 +74,21 @@ def test_while_the_provider_is_down_known_tokens_pass_and_unknown_keys_get_503(
     assert SERVED == gateway.outcome(known)
 
 
+def test_after_a_logout_the_tokens_of_the_session_are_refused_and_those_of_the_next_session_pass(
+    gateway: Gateway, provider: Provider
+) -> None:
+    first, other = provider.device_token("alice"), provider.device_token("bob")
+    session = jwt.decode(first, options={"verify_signature": False})["sid"]
+    assert [SERVED, SERVED] == [gateway.outcome(first), gateway.outcome(other)]
+    body = {"issuer": "provider", "scope": "session", "value": session}
+    revoked = gateway.admin("POST", "revocations", json=body)
+
+    assert 201 == revoked.status_code
+    assert REFUSED == gateway.outcome(first)
+    assert SERVED == gateway.outcome(other)
+    assert SERVED == gateway.outcome(provider.device_token("alice"))
+
+
 @pytest.mark.parametrize(
     ("clock_ahead_s", "outcome"),
     [

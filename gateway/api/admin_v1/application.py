@@ -19,6 +19,7 @@ from gateway.api.admin_v1 import (
     overview,
     reload,
     requests,
+    revocations,
     routes,
     team_credits,
     team_limits,
@@ -107,6 +108,8 @@ def _of_gateway(gateway: AdminGateway) -> list[APIRouter]:
     """Return the routes that only a running gateway has."""
     routers = [workers.router, models.router, reload.router, team_credits.router, team_limits.router]
     routers += [diagnosis.router, overview.router, requests.router, routes.router]
+    if gateway.issuers:
+        routers.append(revocations.router)
     if gateway.explainer is not None:
         routers.append(explain.router)
     if gateway.caches is not None:

@@ -23,6 +23,7 @@ from gateway.protocol.field_types import (
     WorkerUrl,
 )
 from gateway.tenancy.quota.budgets import BudgetMeasure
+from gateway.tenancy.teams.access_records import MAX_VALUE, RevokedScope
 from gateway.tenancy.teams.limits import Limits
 
 MOST_UNITS = 10**15
@@ -37,6 +38,11 @@ MOST_SECONDS = 10**6
 LONGEST_GRACE_S = 30 * 86400
 LONGEST_MODEL, LONGEST_URL, LONGEST_ID = 300, 1000, 200
 """Maximum number of characters in a model name, a worker URL and an ID."""
+
+LONGEST_REASON = 200
+"""Maximum number of characters in the reason of a revocation."""
+MOST_KEPT_S = 366 * 86400
+"""Maximum time for which a revocation is kept, in seconds."""
 
 Amount = Annotated[int, Field(ge=1, le=MOST_UNITS)]
 Usd = Annotated[float, Field(gt=0, le=MOST_USD)]
@@ -233,6 +239,29 @@ class RouteWeightsBody(RequestBody):
     route: ModelName = Field(description="name of the route in the settings, not an alias")
     weights: Annotated[dict[ModelName, RouteWeight], Field(min_length=1, max_length=MOST_NAMES)] = Field(
         description="weight of each model of the route, relative to the others; 0 for none; at least one above 0"
+    )
+
+
+class RevocationBody(RequestBody):
+    issuer: EntityName = Field(description="name of the issuer in the settings (identity.issuers)")
+    scope: RevokedScope = Field(
+        description="token: one token; session: all tokens of a session; subject: all tokens that were issued to a "
+        "person so far"
+    )
+    value: str = Field(
+        min_length=1,
+        max_length=MAX_VALUE,
+        description="value of a claim: jti or uti for a token, sid for a session; sub, or the claim user_claim of the "
+        "issuer, for a subject",
+    )
+    reason: str = Field(
+        default="", max_length=LONGEST_REASON, description="reason, which the list and the audit log show"
+    )
+    keep_s: float = Field(
+        default=LONGEST_GRACE_S,
+        gt=0,
+        le=MOST_KEPT_S,
+        description="seconds after which the revocation ends; it must outlast the tokens",
     )
 
 

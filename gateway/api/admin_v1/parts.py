@@ -85,6 +85,8 @@ class AdminGateway:
     """Views of the caches, or None if the gateway does not observe their use."""
     what_if: WhatIf | None = field(kw_only=True, default=None)
     """Replays of recorded requests, or None without them."""
+    issuers: frozenset[str] = field(kw_only=True, default=frozenset())
+    """Names of the issuers whose tokens are accepted."""
 
 
 @dataclass(frozen=True, slots=True)

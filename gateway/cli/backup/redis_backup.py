@@ -1,6 +1,7 @@
 """Backup and restore of Warmgate's data in Redis, with the permissions of a gateway.
 
-Teams, keys, added workers and weights of routes are read at one point in time. All other data is read key by key while
+Teams, keys, added workers, weights of routes and access records are read at one point in time. All other data is read
+key by key while
 gateways keep writing. A request that finishes during the backup may therefore be in the usage sums but not in the
 records, or in the records but not in the sums.
 """
@@ -17,7 +18,7 @@ from gateway.cli.backup.backup_file import BackupWriter, Header, read_records
 from gateway.storage.redis_link import RedisLink
 from gateway.storage.unfit import StoreUnfit
 from gateway.tenancy.teams.identity import Identity
-from gateway.tenancy.teams.redis_teams import CHANGES, IDENTITY, KEYS, PEPPER, REVISION, ROUTES, TEAMS, WORKERS
+from gateway.tenancy.teams.redis_teams import ACCESS, CHANGES, IDENTITY, KEYS, PEPPER, REVISION, ROUTES, TEAMS, WORKERS
 
 PREFIX = b"warmgate:"
 _PASSING = (b"warmgate:replicas:", b"warmgate:quota:check")
@@ -31,7 +32,7 @@ VALUES: Final = 20_000
 _DIRECTORY = """
 return {redis.call('GET', KEYS[1]), redis.call('GET', KEYS[2]) or '', redis.call('GET', KEYS[3]) or '',
     redis.call('HGETALL', KEYS[4]), redis.call('HGETALL', KEYS[5]), redis.call('HGETALL', KEYS[6]),
-    redis.call('HGETALL', KEYS[7])}
+    redis.call('HGETALL', KEYS[7]), redis.call('HGETALL', KEYS[8])}
 """
 
 
@@ -65,7 +66,7 @@ class RedisBackup:
             StoreUnavailable: if the store cannot be reached.
             OSError: if the backup file exists already or cannot be written.
         """
-        names = (IDENTITY, PEPPER, REVISION, TEAMS, KEYS, WORKERS, ROUTES)
+        names = (IDENTITY, PEPPER, REVISION, TEAMS, KEYS, WORKERS, ROUTES, ACCESS)
         raw, pepper, revision, *hashes = await self._ask(lambda client: client.eval(_DIRECTORY, len(names), *names))
         if raw is None:
             raise StoreUnfit("The store is not initialized, so there is nothing to back up", state="uninitialized")
@@ -75,7 +76,7 @@ class RedisBackup:
         count = 0
         with BackupWriter(path, header) as writer:
             kept = [(REVISION, revision), (PEPPER, pepper if has_pepper else b""), (IDENTITY, raw)]
-            for name, values in zip((TEAMS, KEYS, WORKERS, ROUTES), hashes, strict=True):
+            for name, values in zip((TEAMS, KEYS, WORKERS, ROUTES, ACCESS), hashes, strict=True):
                 for page in _pages(values):
                     writer.write(Record(name.encode(), "hash", page))
             others = await self.names()

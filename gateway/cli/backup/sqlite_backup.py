@@ -11,7 +11,14 @@ from gateway.storage.sqlite_file import BUSY_S, schema_version
 from gateway.storage.unfit import StoreUnfit
 from gateway.tenancy.teams.identity import Identity
 
-_CONTENT = ("directory_teams", "directory_keys", "directory_workers", "directory_routes", "usage_teams")
+_CONTENT = (
+    "directory_teams",
+    "directory_keys",
+    "directory_workers",
+    "directory_routes",
+    "directory_access",
+    "usage_teams",
+)
 """Tables that are empty in an empty store."""
 
 

@@ -3,7 +3,8 @@
 1. A token is verified once. Until it expires, its result is found by a digest of the whole token, because two tokens
    can be equal in all parts but one.
 2. Teams are looked up again when a team or key changes, so a blocked team stops its tokens at once.
-3. The memory is bounded: at most `MOST_TOKENS` tokens are remembered, and the oldest are dropped first.
+3. A revocation in the directory stops a token at once, whether the token was verified before or not.
+4. The memory is bounded: at most `MOST_TOKENS` tokens are remembered, and the oldest are dropped first.
 """
 
 import hashlib
@@ -21,7 +22,7 @@ from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.team import Team
 
 MOST_TOKENS: Final = 16_384
-"""Maximum number of remembered tokens, each with at most about 1,500 bytes."""
+"""Maximum number of remembered tokens, each with at most about 2,000 bytes."""
 KEY_PREFIX: Final = "oidc:"
 """Prefix of the key ids under which requests with tokens are recorded. No API key can have such an id."""
 
@@ -57,11 +58,12 @@ class IssuedTokens:
         """Return the caller of *token*, or None if the token must be verified first. Takes about 3 us.
 
         Raises:
-            InvalidKey: if the team of the token is blocked.
+            InvalidKey: if the token was revoked, or the team of the token is blocked.
         """
         verified = self._tokens.get(_digest(token))
         if verified is None or self._wall_clock() >= verified.expires_at:
             return None
+        self._check_not_revoked(verified)
         team = self._directory.teams.get(verified.grant.team)
         return None if team is None else self._caller(verified, team)
 
@@ -69,18 +71,34 @@ class IssuedTokens:
         """Verify *token* and return its caller. Creates the team of the token if a rule says so.
 
         Raises:
-            InvalidKey: if the token is not valid, or its team is blocked.
+            InvalidKey: if the token is not valid or was revoked, or its team is blocked.
             Forbidden: ``no_team`` if the token has no team, or ``team_limit`` if no more teams can be created.
             IssuerUnavailable: if the signing key is unknown, and the keys of the issuer cannot be read.
             StoreUnavailable: if the team must be created while the store is unavailable.
         """
         verified = await self._verifier.verify(token)
+        self._check_not_revoked(verified)
         grant = verified.grant
         team = self._directory.teams.get(grant.team)
         if team is None:
             team = await self._created(verified)
         self._remember(_digest(token), verified)
         return self._caller(verified, team)
+
+    def _check_not_revoked(self, verified: VerifiedToken) -> None:
+        records = self._directory.access
+        if not records:
+            return
+        for name in verified.revocations:
+            found = records.get(name)
+            if (
+                found is not None
+                and self._wall_clock() < found.expires_at
+                and (found.scope != "subject" or verified.issued_at <= found.revoked_at)
+            ):
+                refusal = InvalidKey("The token was revoked: sign in again")
+                refusal.whose = (verified.grant.team, KEY_PREFIX + verified.issuer)
+                raise refusal
 
     def _caller(self, verified: VerifiedToken, team: Team) -> Caller:
         if self._generation != self._directory.generation:

@@ -9,7 +9,7 @@ import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -19,11 +19,14 @@ from gateway.tenancy.identity.issuer import Issuer
 from gateway.tenancy.identity.public_keys import BadSignatureError, signed_payload
 from gateway.tenancy.identity.signing_keys import SigningKeys
 from gateway.tenancy.identity.team_rule import TeamGrant, team_grant
+from gateway.tenancy.teams.access_records import RevokedScope, revocation_name
 
 MOST_BYTES: Final = 16_384
 """Maximum length of a token. Microsoft Entra's tokens with 200 groups have about 10,000 bytes."""
 MOST_USER: Final = 256
 """Maximum number of characters of an end user."""
+TOKEN_ID_CLAIMS: Final[tuple[Literal["jti", "uti"], ...]] = ("jti", "uti")
+"""Claims that identify one token. Microsoft Entra has the claim ``uti`` in place of ``jti``."""
 _LATEST: Final = 2.0**53
 """Latest accepted time in a token, in seconds since 1970."""
 
@@ -37,6 +40,10 @@ class VerifiedToken:
     grant: TeamGrant
     expires_at: float
     """Time at which the token is no longer accepted, in seconds since 1970."""
+    issued_at: float = 0.0
+    """Earliest time at which the token can have been issued, by the clock of the gateway, or 0 if it is not known."""
+    revocations: tuple[str, ...] = ()
+    """Row names of all revocations that can concern the token (`revocation_name`)."""
 
 
 class _Header(msgspec.Struct):
@@ -88,7 +95,9 @@ class TokenVerifier:
         if grant is None:
             text = f"The token is valid, but no rule for the issuer {issuer.name!r} gives the token a team"
             raise Forbidden(text, code="no_team")
-        return VerifiedToken(issuer.name, _user(values, issuer.user_claim), grant, expires_at)
+        user = _user(values, issuer.user_claim)
+        issued_at = max(0.0, (claims.iat or 0.0) - issuer.leeway_s)
+        return VerifiedToken(issuer.name, user, grant, expires_at, issued_at, _revocations(issuer, values, user))
 
     def _check(self, header: _Header, claims: _Claims, issuer: Issuer) -> float:
         """Return the time at which the token expires, or raise an error if the token cannot be valid."""
@@ -134,6 +143,18 @@ def _parts(token: str) -> tuple[_Header, _Claims]:
 
 def _decoded(part: str) -> bytes:
     return base64.b64decode(part + "=" * (-len(part) % 4), altchars=b"-_", validate=True)
+
+
+def _revocations(issuer: Issuer, claims: Mapping[str, object], user: str | None) -> tuple[str, ...]:
+    """Return the row names of all revocations that can concern a token with *claims*."""
+    named: list[tuple[RevokedScope, object]] = [
+        *(("token", claims.get(name)) for name in TOKEN_ID_CLAIMS),
+        ("session", claims.get("sid")),
+        ("subject", claims.get("sub")),
+        ("subject", user),
+    ]
+    names = (revocation_name(issuer.name, scope, value) for scope, value in named if isinstance(value, str))
+    return tuple(dict.fromkeys(names))
 
 
 def _user(claims: Mapping[str, object], path: str) -> str | None:

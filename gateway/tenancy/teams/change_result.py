@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import TypeVar, assert_never
 
 from gateway.protocol.errors import Conflict, UnknownEntity
+from gateway.tenancy.teams.access_records import MAX_REVOCATIONS, AccessRecord
 from gateway.tenancy.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker, name_of
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.route_weights import MAX_ROUTES, RouteWeights
@@ -16,6 +17,7 @@ from gateway.tenancy.teams.team_store import (
     DeleteRoute,
     DeleteTeam,
     DeleteWorker,
+    PutAccess,
     PutKey,
     PutRoute,
     PutTeam,
@@ -23,10 +25,11 @@ from gateway.tenancy.teams.team_store import (
     Snapshot,
 )
 
-E = TypeVar("E", Team, Key, AddedWorker, RouteWeights)
+E = TypeVar("E", Team, Key, AddedWorker, RouteWeights, AccessRecord)
 
 NO_WORKERS: Mapping[str, AddedWorker | None] = MappingProxyType({})
 NO_ROUTES: Mapping[str, RouteWeights | None] = MappingProxyType({})
+NO_ACCESS: Mapping[str, AccessRecord | None] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,8 @@ class ChangeResult:
     """Workers to write, by `AddedWorker.name`. With the value None, the worker is deleted."""
     routes: Mapping[str, RouteWeights | None] = field(default_factory=dict)
     """Weights of routes to write, by route. With the value None, the weights are deleted."""
+    access: Mapping[str, AccessRecord | None] = field(default_factory=dict)
+    """Access records to write, by name. With the value None, the record is deleted."""
 
 
 def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
@@ -75,6 +80,8 @@ def change_result(change: Change, snapshot: Snapshot) -> ChangeResult:
             return _result(snapshot, {}, {key_id: None})
         case PutWorker() | DeleteWorker() | PutRoute() | DeleteRoute():
             return _serving_result(change, snapshot)
+        case PutAccess(records, formers):
+            return _access_result(records, formers, snapshot)
         case _:
             assert_never(change)
 
@@ -97,6 +104,19 @@ def _serving_result(change: PutWorker | DeleteWorker | PutRoute | DeleteRoute, s
             return _result(snapshot, {}, {}, routes={route: None})
         case _:
             assert_never(change)
+
+
+def _access_result(
+    records: Mapping[str, AccessRecord | None], formers: Mapping[str, AccessRecord | None], snapshot: Snapshot
+) -> ChangeResult:
+    for name, former in formers.items():
+        if snapshot.access.get(name) != former:
+            raise Conflict("The object has changed meanwhile. Read it again and repeat your change.")
+    changed = {name: record for name, record in records.items() if record is not None or name in snapshot.access}
+    result = _result(snapshot, {}, {}, access=changed)
+    if len(result.snapshot.access) > MAX_REVOCATIONS:
+        raise Conflict(f"There are {MAX_REVOCATIONS} revocations. Delete those that are no longer needed.")
+    return result
 
 
 def _check_deleted(kind: str, name: str, former: Team | Key | None, present: Team | Key | None) -> None:
@@ -150,7 +170,9 @@ def _result(
     teams: Mapping[str, Team | None],
     keys: Mapping[str, Key | None],
     workers: Mapping[str, AddedWorker | None] = NO_WORKERS,
+    *,
     routes: Mapping[str, RouteWeights | None] = NO_ROUTES,
+    access: Mapping[str, AccessRecord | None] = NO_ACCESS,
 ) -> ChangeResult:
     after = Snapshot(
         snapshot.revision + 1,
@@ -158,8 +180,9 @@ def _result(
         _with(snapshot.keys, keys),
         _with(snapshot.workers, workers),
         _with(snapshot.routes, routes),
+        _with(snapshot.access, access),
     )
-    return ChangeResult(after, teams, keys, workers, routes)
+    return ChangeResult(after, teams, keys, workers, routes, access)
 
 
 def _with(entities: Mapping[str, E], changed: Mapping[str, E | None]) -> dict[str, E]:

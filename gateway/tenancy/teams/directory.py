@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from operator import itemgetter
 from typing import TypeVar
 
+from gateway.tenancy.teams.access_records import AccessRecord
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.declared import Declared
@@ -83,6 +84,11 @@ class Directory:
     def routes(self) -> Mapping[str, RouteWeights]:
         """Weights of routes that were set with the API, by route name."""
         return self._stored.routes
+
+    @property
+    def access(self) -> Mapping[str, AccessRecord]:
+        """Records that decide which tokens are accepted, by `AccessRecord.name`."""
+        return self._stored.access
 
     def follow_routes(self, on_routes: Callable[[Mapping[str, RouteWeights]], None]) -> None:
         """Call *on_routes* with the weights of routes now and after each change. *on_routes* must not raise."""

@@ -5,6 +5,7 @@
     warmgate:{directory}:keys       hash: id -> JSON
     warmgate:{directory}:workers    hash: id and model -> JSON
     warmgate:{directory}:routes     hash: name of the route -> JSON
+    warmgate:{directory}:access     hash: name -> JSON of records that decide which tokens are accepted
     warmgate:{directory}:identity   JSON: `gateway.tenancy.teams.identity.Identity`, written once
     warmgate:{directory}:pepper     32 bytes, if the settings contain no pepper
     warmgate:{directory}:audit      stream, field ``e``: JSON
@@ -31,6 +32,7 @@ from gateway.storage.redis_link import RedisLink, store_unavailable
 from gateway.tenancy.ledger.audit import AuditEntry, AuditPage
 from gateway.tenancy.ledger.cursor import cursor_of, place_of
 from gateway.tenancy.teams import audit_log
+from gateway.tenancy.teams.access_records import AccessRecord
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.change_result import ChangeResult, change_result
 from gateway.tenancy.teams.identity import Identity, changed, new_identity, pepper_of, uninitialized, without_pepper
@@ -49,15 +51,15 @@ ATTEMPTS = 16
 _PREFIX = "warmgate:{directory}:"
 REVISION, TEAMS, KEYS, WORKERS = (_PREFIX + name for name in ("revision", "teams", "keys", "workers"))
 PEPPER, AUDIT, CHANGES = _PREFIX + "pepper", _PREFIX + "audit", _PREFIX + "changes"
-IDENTITY, ROUTES = _PREFIX + "identity", _PREFIX + "routes"
+IDENTITY, ROUTES, ACCESS = _PREFIX + "identity", _PREFIX + "routes", _PREFIX + "access"
 
 LOAD, WRITE, NOTE, INITIALIZE = (
     Path(__file__).with_name(f"{name}.lua").read_text(encoding="utf-8")
     for name in ("load", "write", "note", "initialize")
 )
 _FLAT = msgspec.msgpack.Decoder(list[str])
-_TEAM, _KEY, _WORKER, _ROUTE = "2", "3", "6", "7"
-"""Positions of the Redis keys of teams, API keys, workers and routes in the list of keys for `write.lua`."""
+_TEAM, _KEY, _WORKER, _ROUTE, _ACCESS = "2", "3", "6", "7", "8"
+"""Positions of the Redis keys of teams, API keys, workers, routes and access records in the list for `write.lua`."""
 
 
 class RedisTeamStore:
@@ -70,6 +72,7 @@ class RedisTeamStore:
         """Revision in the store, together with the snapshot of that revision."""
         self._teams, self._keys = Rows(Team), Rows(Key)
         self._workers, self._routes = Rows(AddedWorker), Rows(RouteWeights)
+        self._access = Rows(AccessRecord)
         self._expected = b""
         """Identity that the store must have. If it is empty, any identity is accepted."""
 
@@ -117,7 +120,7 @@ class RedisTeamStore:
             made = f"{result.snapshot.revision}-{secrets.token_hex(8)}".encode()
             log = (audit_log.row_of(audit), audit_log.KEPT)
             arguments = (revision, made, *log, CHANGES, self._expected, *_rows_of(result))
-            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT, IDENTITY, WORKERS, ROUTES), arguments):
+            if await self._ask(WRITE, (REVISION, TEAMS, KEYS, AUDIT, IDENTITY, WORKERS, ROUTES, ACCESS), arguments):
                 self._known = (made, result.snapshot)
                 return result.snapshot
         raise StoreUnavailable("The store is busy with other changes. Retry the request", retry_after_s=1.0)
@@ -154,14 +157,14 @@ class RedisTeamStore:
 
     async def _load(self) -> tuple[bytes, Snapshot]:
         known = self._known
-        names = (REVISION, TEAMS, KEYS, IDENTITY, WORKERS, ROUTES)
+        names = (REVISION, TEAMS, KEYS, IDENTITY, WORKERS, ROUTES, ACCESS)
         revision, *rows = await self._ask(LOAD, names, (known[0], self._expected))
         if revision == b"!":
             raise changed(_identity(rows[0]))
         if rows:
-            teams, keys, workers, routes = map(_pairs, rows)
+            teams, keys, workers, routes, access = map(_pairs, rows)
             number = int(revision.partition(b"-")[0])
-            found = self._workers.read(workers), self._routes.read(routes)
+            found = self._workers.read(workers), self._routes.read(routes), self._access.read(access)
             known = self._known = (revision, Snapshot(number, self._teams.read(teams), self._keys.read(keys), *found))
         return known
 
@@ -202,6 +205,7 @@ def _rows_of(result: ChangeResult) -> Iterator[str | bytes]:
         (_KEY, result.keys),
         (_WORKER, result.workers),
         (_ROUTE, result.routes),
+        (_ACCESS, result.access),
     )
     for which, entities in written:
         for name, entity in entities.items():

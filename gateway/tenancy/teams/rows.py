@@ -6,6 +6,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
+from gateway.tenancy.teams.access_records import AccessRecord
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.route_weights import RouteWeights
@@ -13,8 +14,8 @@ from gateway.tenancy.teams.team import Team
 
 _log = logging.getLogger(__name__)
 
-Entity = Team | Key | AddedWorker | RouteWeights
-E = TypeVar("E", Team, Key, AddedWorker, RouteWeights)
+Entity = Team | Key | AddedWorker | RouteWeights | AccessRecord
+E = TypeVar("E", Team, Key, AddedWorker, RouteWeights, AccessRecord)
 
 
 def row_of(entity: Entity) -> bytes:

@@ -12,6 +12,7 @@ from gateway.storage.sqlite_file import SqliteFile
 from gateway.tenancy.ledger.audit import AuditEntry, AuditPage
 from gateway.tenancy.ledger.cursor import cursor_of, place_of
 from gateway.tenancy.teams import audit_log
+from gateway.tenancy.teams.access_records import AccessRecord
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.change_result import ChangeResult, change_result
 from gateway.tenancy.teams.identity import Identity, changed, new_identity, pepper_of, without_pepper
@@ -35,9 +36,10 @@ TABLES = (
     "INSERT OR IGNORE INTO directory VALUES (1, 0, NULL)",
     "CREATE TABLE IF NOT EXISTS directory_teams (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS directory_keys (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
-    # Older versions ignore the tables of workers and routes, so a file needs no migration for them.
+    # Older versions ignore the tables of workers, routes and access records, so a file needs no migration for them.
     "CREATE TABLE IF NOT EXISTS directory_workers (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
     "CREATE TABLE IF NOT EXISTS directory_routes (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS directory_access (name TEXT PRIMARY KEY, row BLOB) WITHOUT ROWID",
     """CREATE TABLE IF NOT EXISTS store_identity (one INTEGER PRIMARY KEY CHECK (one = 1), id TEXT NOT NULL,
     fingerprint TEXT NOT NULL)""",
     # AUTOINCREMENT: no position is used twice, so that cursors stay valid.
@@ -62,6 +64,7 @@ class SqliteTeamStore:
         self._identity: Identity | None = None
         self._teams, self._keys = Rows(Team), Rows(Key)
         self._workers, self._routes = Rows(AddedWorker), Rows(RouteWeights)
+        self._access = Rows(AccessRecord)
         self._written = asyncio.Event()
 
     @property
@@ -148,6 +151,7 @@ class SqliteTeamStore:
             self._keys.read(connection.execute("SELECT name, row FROM directory_keys")),
             self._workers.read(connection.execute("SELECT name, row FROM directory_workers")),
             self._routes.read(connection.execute("SELECT name, row FROM directory_routes")),
+            self._access.read(connection.execute("SELECT name, row FROM directory_access")),
         )
 
 
@@ -192,6 +196,7 @@ def _write(connection: sqlite3.Connection, result: ChangeResult) -> None:
     _write_rows(connection, "directory_keys", result.keys)
     _write_rows(connection, "directory_workers", result.workers)
     _write_rows(connection, "directory_routes", result.routes)
+    _write_rows(connection, "directory_access", result.access)
 
 
 def _write_rows(connection: sqlite3.Connection, table: str, entities: Mapping[str, Entity | None]) -> None:

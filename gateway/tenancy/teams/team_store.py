@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from gateway.tenancy.ledger.audit import AuditEntry, AuditPage
+from gateway.tenancy.teams.access_records import AccessRecord
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.identity import Identity
 from gateway.tenancy.teams.key import Key
@@ -14,7 +15,7 @@ from gateway.tenancy.teams.team import Team
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """Teams, keys, added workers and weights of routes in a store at one moment."""
+    """Content of a store at one moment."""
 
     revision: int
     """Number of changes so far. It decreases only if a store was emptied."""
@@ -26,6 +27,8 @@ class Snapshot:
     """Workers that were added with the API, by `AddedWorker.name`."""
     routes: Mapping[str, RouteWeights] = field(default_factory=dict)
     """Weights of routes that were set with the API, by route name."""
+    access: Mapping[str, AccessRecord] = field(default_factory=dict)
+    """Records that decide which tokens are accepted, by `AccessRecord.name`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +98,19 @@ class DeleteRoute:
     route: str
 
 
-Change = PutTeam | DeleteTeam | PutKey | DeleteKey | PutWorker | DeleteWorker | PutRoute | DeleteRoute
+@dataclass(frozen=True, slots=True)
+class PutAccess:
+    """Change: write or delete access records, all or none."""
+
+    records: Mapping[str, AccessRecord | None]
+    """Records to write, by name. With the value None, the record is deleted."""
+    formers: Mapping[str, AccessRecord | None] = field(default_factory=dict)
+    """Records that the store must contain before the change, by name. With the value None, the store must not contain
+    the record. For other names, any content is accepted.
+    """
+
+
+Change = PutTeam | DeleteTeam | PutKey | DeleteKey | PutWorker | DeleteWorker | PutRoute | DeleteRoute | PutAccess
 
 
 class TeamStore(Protocol):

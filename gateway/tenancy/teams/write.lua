@@ -1,5 +1,5 @@
--- KEYS: revision, teams, keys, audit, identity, workers, routes. ARGV: required revision, new revision,
--- entry of the log, number of entries to keep, channel, expected identity ('': any); then for each row: 2, 3, 6 or 7
+-- KEYS: revision, teams, keys, audit, identity, workers, routes, access records. ARGV: required revision, new revision,
+-- entry of the log, number of entries to keep, channel, expected identity ('': any); then for each row: 2, 3, 6, 7 or 8
 -- (which of KEYS), name, row; an empty row is deleted.
 -- Returns 1. Returns 0 and writes nothing if the revision or the identity differs.
 if ARGV[6] ~= '' and (redis.call('GET', KEYS[5]) or '') ~= ARGV[6] then

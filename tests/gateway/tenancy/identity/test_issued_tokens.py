@@ -12,6 +12,7 @@ from gateway.tenancy.identity.issuer import Issuer
 from gateway.tenancy.identity.signing_keys import SigningKeys
 from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.identity.token_verifier import TokenVerifier
+from gateway.tenancy.teams.access_records import Revocation, RevokedScope
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.team import Team
@@ -57,6 +58,11 @@ class Gate:
         self.created.append((team.name, author))
         if self.stores:
             self.change(team)
+
+    def revoke(self, scope: RevokedScope, value: str, *, issuer: str = "okta", keep_s: float = 1000.0) -> None:
+        made = Revocation(issuer, scope, value, self.now, self.now + keep_s)
+        revision = self.directory.revision
+        self.directory.apply(Snapshot(revision + 1, self.directory.teams, access={made.name: made}))
 
     def change(self, *teams: Team) -> None:
         revision = self.directory.revision
@@ -182,3 +188,71 @@ async def test_a_forged_token_is_not_remembered() -> None:
             await gate.tokens.verify(token(**claims))
 
     assert 0.0 == gate.tokens.expires_at(token(**claims))
+
+
+CLAIMED: dict[str, Any] = {"jti": "token-1", "sid": "session-1", "sub": "alice"}
+
+
+@pytest.mark.parametrize(("scope", "value"), [("token", "token-1"), ("session", "session-1"), ("subject", "alice")])
+async def test_a_revoked_token_is_refused_at_once_whether_it_was_verified_or_not(
+    scope: RevokedScope, value: str
+) -> None:
+    gate, known, unknown = Gate(), token(**CLAIMED), token(**CLAIMED, groups=["ml-research", "x"])
+    await gate.tokens.verify(known)
+    gate.revoke(scope, value)
+
+    with pytest.raises(InvalidKey, match="The token was revoked: sign in again") as refused:
+        gate.tokens.caller_of(known)
+    assert ("research", "oidc:okta") == refused.value.whose
+    for each in (known, unknown):
+        with pytest.raises(InvalidKey, match="The token was revoked"):
+            await gate.tokens.verify(each)
+
+
+@pytest.mark.parametrize(
+    ("scope", "value", "issuer"),
+    [
+        ("token", "session-1", "okta"),
+        ("session", "token-1", "okta"),
+        ("token", "token-1", "entra"),
+        ("subject", "bob", "okta"),
+        ("session", "session-2", "okta"),
+    ],
+)
+async def test_a_revocation_of_something_else_changes_nothing(scope: RevokedScope, value: str, issuer: str) -> None:
+    gate, said = Gate(), token(**CLAIMED)
+    caller = await gate.tokens.verify(said)
+    gate.revoke(scope, value, issuer=issuer)
+
+    assert "alice" == caller.end_user
+    assert gate.tokens.caller_of(said) is not None
+    assert await gate.tokens.verify(said) is not None
+
+
+async def test_after_a_revocation_of_a_person_new_tokens_are_accepted() -> None:
+    gate = Gate()
+    gate.revoke("subject", "alice")
+    gate.now += 20
+
+    assert "alice" == (await gate.tokens.verify(token(iat=NOW + 1))).end_user
+    with pytest.raises(InvalidKey, match="The token was revoked"):
+        await gate.tokens.verify(token(iat=NOW))
+    with pytest.raises(InvalidKey, match="The token was revoked"):
+        await gate.tokens.verify(token(iat=None))
+
+
+async def test_a_revocation_ends() -> None:
+    gate, said = Gate(), token(**CLAIMED)
+    gate.revoke("token", "token-1", keep_s=60.0)
+    gate.now += 60
+
+    assert "alice" == (await gate.tokens.verify(said)).end_user
+
+
+async def test_a_revoked_token_creates_no_team() -> None:
+    gate = Gate()
+    gate.revoke("subject", "alice")
+    with pytest.raises(InvalidKey):
+        await gate.tokens.verify(token(groups=["new-team"]))
+
+    assert [] == gate.created

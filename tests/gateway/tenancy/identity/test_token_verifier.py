@@ -9,6 +9,7 @@ from gateway.tenancy.identity.issuer import Issuer
 from gateway.tenancy.identity.signing_keys import KeysUnreadableError, SigningKeys
 from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.identity.token_verifier import TokenVerifier, VerifiedToken
+from gateway.tenancy.teams.access_records import revocation_name
 from tests.gateway.tenancy.identity.signing import (
     AUDIENCE,
     CLAIMS,
@@ -60,7 +61,7 @@ async def refusal(said: str, issuer: Issuer = OKTA) -> str:
 async def test_a_token_gives_the_team_and_the_end_user() -> None:
     found = await verifier().verify(token())
 
-    assert found == VerifiedToken("okta", "alice", found.grant, NOW + 330)
+    assert found == VerifiedToken("okta", "alice", found.grant, NOW + 330, NOW - 40, found.revocations)
     assert "research" == found.grant.team
 
 
@@ -271,3 +272,24 @@ async def test_while_the_keys_cannot_be_read_a_token_is_not_judged() -> None:
 async def test_what_is_refused_before_the_signature_needs_no_keys(said: str) -> None:
     with pytest.raises(InvalidKey):
         await verifier(document=KeysUnreadableError("away")).verify(said)
+
+
+async def test_a_token_can_be_revoked_by_its_id_its_session_and_its_person() -> None:
+    found = await verifier(replace(OKTA, user_claim="email")).verify(
+        token(jti="j", uti="u", sid="s", sub="a", email="a@example.com")
+    )
+
+    assert found.revocations == tuple(
+        revocation_name("okta", scope, value)  # type: ignore[arg-type]  # scopes are literals
+        for scope, value in (
+            ("token", "j"),
+            ("token", "u"),
+            ("session", "s"),
+            ("subject", "a"),
+            ("subject", "a@example.com"),
+        )
+    )
+
+
+async def test_claims_of_other_types_name_nothing_to_revoke() -> None:
+    assert () == (await verifier().verify(token(jti=1, sid=["s"], sub=None))).revocations

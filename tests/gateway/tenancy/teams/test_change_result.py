@@ -1,6 +1,7 @@
 import pytest
 
 from gateway.protocol.errors import Conflict, GatewayError, UnknownEntity
+from gateway.tenancy.teams.access_records import Revocation
 from gateway.tenancy.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker
 from gateway.tenancy.teams.change_result import ChangeResult, change_result
 from gateway.tenancy.teams.key import Key
@@ -12,6 +13,7 @@ from gateway.tenancy.teams.team_store import (
     DeleteRoute,
     DeleteTeam,
     DeleteWorker,
+    PutAccess,
     PutKey,
     PutRoute,
     PutTeam,
@@ -178,3 +180,30 @@ def test_routes_with_weights_are_bounded() -> None:
     change_result(PutRoute(RouteWeights("r7", {"a": 3.0}, {"a": 2.0})), full)
     with pytest.raises(Conflict, match="1000 routes already have weights"):
         change_result(PutRoute(RouteWeights("one-more", {"a": 3.0}, {"a": 2.0})), full)
+
+
+def test_access_records_are_written_and_deleted_together() -> None:
+    first, second = (Revocation("okta", "token", value, 1.0, 2.0) for value in "ab")
+    with_first = Snapshot(8, access={first.name: first})
+    change = PutAccess({first.name: None, second.name: second, "unknown": None}, {second.name: None})
+
+    assert ChangeResult(with_first, {}, {}, access={first.name: first}) == change_result(
+        PutAccess({first.name: first}), Snapshot(7)
+    )
+    assert {first.name: None, second.name: second} == change_result(change, with_first).access
+    assert {second.name: second} == change_result(change, with_first).snapshot.access
+
+
+def test_a_change_of_access_records_names_the_expected_state() -> None:
+    made = Revocation("okta", "token", "a", 1.0, 2.0)
+    with pytest.raises(Conflict, match="has changed meanwhile"):
+        change_result(PutAccess({made.name: None}, {made.name: made}), Snapshot(7))
+
+
+def test_revocations_are_bounded() -> None:
+    made = [Revocation("okta", "token", str(number), 1.0, 2.0) for number in range(10_001)]
+    full = Snapshot(1, access={each.name: each for each in made[:-1]})
+    one_more = {made[-1].name: made[-1]}
+    change_result(PutAccess({made[0].name: None, **one_more}), full)
+    with pytest.raises(Conflict, match="There are 10000 revocations"):
+        change_result(PutAccess(one_more), full)
