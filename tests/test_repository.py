@@ -68,6 +68,7 @@ WITHOUT_TEST = {
     "gateway/tenancy/teams/limits.py": "data only",
     "gateway/tenancy/teams/team.py": "data only",
     "gateway/tenancy/teams/team_store.py": "a Protocol; tests/contracts/test_team_store.py",
+    "gateway/models/response_caching.py": "data only",
     "gateway/models/tokenizing/asked.py": "data only",
     "gateway/models/tokenizing/engine_flags.py": "data only",
     "gateway/models/tokenizing/token_source.py": "a Protocol, and data",

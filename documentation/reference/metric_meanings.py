@@ -153,6 +153,15 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "warmgate_discovery_failures_total": "queries that the source did not answer",
             "warmgate_discovery_last_update_successful": "0 if the last update of workers was refused",
         },
+        "Kept answers": {
+            "warmgate_response_cache_requests_total": (
+                "requests that may use [kept answers](../how-to/response-cache.md), by result: `hit`, `shared` (the "
+                "answer of an identical request in flight), `miss`, `uncacheable`"
+            ),
+            "warmgate_response_cache_evictions_total": "kept answers that were removed to make room for others",
+            "warmgate_response_cache_answers": "kept answers",
+            "warmgate_response_cache_bytes": "memory in bytes of all kept answers",
+        },
         "Batches": {
             "warmgate_batch_lines_in_flight": "lines of [batches](../how-to/batch.md) that the gateway has in flight",
             "warmgate_batch_lines_total": "finished lines of batches by result: `completed`, `failed`",

@@ -76,10 +76,13 @@ from gateway.proxy.bodies.bodies import Bodies
 from gateway.proxy.bodies.budget import BodyBudget
 from gateway.proxy.bodies.decoder import BodyDecoder
 from gateway.proxy.bodies.memory_guard import MemoryGuard, memory_limit, rss_bytes_of, trimmed
+from gateway.proxy.cached_answers import CachedAnswers
 from gateway.proxy.completed_requests import CompletedRequests, Observer
 from gateway.proxy.disconnects import Disconnects
 from gateway.proxy.keep_alive import KeepAlive
 from gateway.proxy.proxy import Proxy
+from gateway.proxy.response_cache.answer_store import AnswerStore
+from gateway.proxy.response_cache.response_cache import ResponseCache
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.server.asgi import App
 from gateway.settings import Settings, SettingsError
@@ -99,6 +102,7 @@ from gateway.telemetry.receipts.receipts import Receipts
 from gateway.telemetry.receipts.ring import ReceiptRing
 from gateway.telemetry.reloads import Reloaded, Reloads
 from gateway.telemetry.request_log import RequestLog, Sink
+from gateway.telemetry.response_cache_metrics import ResponseCacheMetrics
 from gateway.telemetry.route_metrics import RouteMetrics
 from gateway.telemetry.shapes.recorder import ShapeRecorder
 from gateway.telemetry.shapes.segments import Segments
@@ -325,13 +329,13 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         lambda: rules.tenancy.budgets.statuses,
         lambda: rules.tenancy.soft_budgets.statuses,
     )
-    loop_watch = LoopWatch(clock=outside.clock)
+    loop_watch, cache = LoopWatch(clock=outside.clock), _response_cache(settings, outside)
     metrics = _metrics(
         settings,
         fleet,
         *(followed.reloads, followed.discoveries.discovery_status, replicas, _store_metrics(rules.tenancy), loop_watch),
         *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
-        BatchMetrics(batch_counters := BatchCounters()),
+        *(BatchMetrics(batch_counters := BatchCounters()), ResponseCacheMetrics(cache)),
     )
     logs = _request_logs(settings, log_sink)
     traffic = TrafficCounters()
@@ -340,7 +344,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
     recorder = None if shapes is None else shapes.recorder
     kept: list[Observer] = [each for each in (cache_activity, receipts, recorder) if each is not None]
     completed_requests = CompletedRequests([metrics, team_metrics, traffic, rules.tracing, *kept, *logs])
-    path = _path(settings, outside, fleet, rules, completed_requests, CompletedRequests(logs))
+    path = _path(settings, outside, fleet, rules, cache, completed_requests, CompletedRequests(logs))
     return _Parts(
         outside,
         fleet,
@@ -433,6 +437,7 @@ def _path(  # noqa: PLR0917  # in the order in which they are made
     outside: _Outside,
     fleet: _Fleet,
     rules: _Rules,
+    cache: ResponseCache,
     completed_requests: CompletedRequests,
     looks: CompletedRequests,
 ) -> _Path:
@@ -463,11 +468,20 @@ def _path(  # noqa: PLR0917  # in the order in which they are made
         retry_policy=_retry_policy(settings),
         tracers=rules.tracing.tracers,
         guarded=rules.guardrails.in_force,
+        cached_answers=CachedAnswers(cache, rules.tenancy.admission, disconnects),
         max_concurrent_requests=settings.server.max_concurrent_requests,
         keeps_decisions=_keeps_receipts(settings),
     )
     kept_looks = KeptLooks(rules.tenancy.admission, looks, clock=outside.clock)
     return _Path(proxy, completed_requests, disconnects, keep_alive, owners, kept_looks, bodies, reader, guard)
+
+
+def _response_cache(settings: Settings, outside: _Outside) -> ResponseCache:
+    """Return the cache of complete answers, which stays empty if no model uses it."""
+    cache = settings.response_cache
+    store = AnswerStore(max_bytes=cache.max_bytes, max_answer_bytes=cache.max_answer_bytes, expire_s=cache.expire_s)
+    secret = secrets.token_bytes(KEY_BYTES)
+    return ResponseCache(store, secret=secret, charge_share=cache.charge_share, clock=outside.clock)
 
 
 def _memory_guard(settings: Settings, reader: BodyDecoder) -> MemoryGuard | None:

@@ -155,6 +155,7 @@ class ModelFactory:
             engine_fields=spec.engine_fields,
             allows_background=spec.allows_background,
             answers_as_asked=spec.answers_as_asked,
+            response_caching=spec.response_caching,
             prefill_decode=prefill_decode,
             pulls=_pulls(spec),
             former=before,

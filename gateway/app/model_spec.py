@@ -12,6 +12,7 @@ from gateway.backends.upstream.timeouts import Timeouts
 from gateway.models.adapters.adapter import Adapter
 from gateway.models.adapters.registry import AdapterTimeouts
 from gateway.models.engine_field_rules import EngineFieldRules
+from gateway.models.response_caching import ResponseCaching
 from gateway.models.routes.routes import RouteTable
 from gateway.workers.health import HealthRules
 from gateway.workers.worker_spec import WorkerSpec
@@ -106,6 +107,7 @@ class ModelSpec:
     engine_fields: EngineFieldRules
     allows_background: bool
     answers_as_asked: bool
+    response_caching: ResponseCaching | None
     spills_when_late: bool
     price: TokenPrices
     timeouts: Timeouts

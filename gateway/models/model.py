@@ -18,6 +18,7 @@ from gateway.models.model_price import ModelPrice
 from gateway.models.open_streams import OpenStreams
 from gateway.models.prefill_decode_plan import PrefillDecodePlan
 from gateway.models.pull_plan import PullPlan
+from gateway.models.response_caching import ResponseCaching
 from gateway.models.worker_arrivals import WorkerArrivals
 from gateway.models.worker_gauges import WorkerGauges, WorkerReading
 from gateway.protocol.body import Body
@@ -73,6 +74,8 @@ class Model:
     """Whether teams are allowed to request background responses, whose tokens the gateway cannot count."""
     answers_as_asked: bool
     """Whether answers contain the model name of the request instead of the name that the worker uses."""
+    response_caching: ResponseCaching | None
+    """Rules by which answers are kept, or None if they never are."""
     has_fleet: bool
     """Whether workers can serve the model, now or later. Otherwise, requests do not wait for a worker."""
     adapter: AdapterPlacement | None
@@ -105,23 +108,21 @@ class Model:
         engine_fields: EngineFieldRules = EngineFieldRules(),  # noqa: B008  # frozen
         allows_background: bool = False,
         answers_as_asked: bool = True,
+        response_caching: ResponseCaching | None = None,
         prefill_decode: PrefillDecodePlan | None = None,
         pulls: PullPlan | None = None,
         former: "Model | None" = None,
     ) -> None:
-        self.name = name
-        self.upstream_name = upstream_name
+        self.name, self.upstream_name = name, upstream_name
         self.strategy, self._allows_strategy_header = strategy, allows_strategy_header
         self.session_header = session_header
-        self.fleet = fleet
-        self.dispatch_queue = dispatch_queue
+        self.fleet, self.dispatch_queue = fleet, dispatch_queue
         self.workers = workers
         self.fallbacks = Fallbacks(name) if fallbacks is None else fallbacks
-        self.continuation = continuation
+        self.continuation, self.context_tokens = continuation, context_tokens
         self.prefill_decode, self.pulls = prefill_decode, pulls
-        self.context_tokens = context_tokens
         self.engine_fields, self.allows_background = engine_fields, allows_background
-        self.answers_as_asked = answers_as_asked
+        self.answers_as_asked, self.response_caching = answers_as_asked, response_caching
         self.has_fleet, self.adapter = True, None
         self._spills_when_late = spills_when_late
         self.pricing = ModelPrice(price, gpu_hour_usd, fleet, self.fallbacks)

@@ -22,6 +22,7 @@ from gateway.protocol.errors import (
     UnknownResponse,
 )
 from gateway.protocol.request_hints import MAX_NAME_LENGTH, short_name
+from gateway.protocol.usage import Usage
 from gateway.proxy.exchange import Account, Exchange
 from gateway.proxy.incoming import CallerGone, Incoming
 from gateway.tenancy.ledger.entry import NANO, Entry
@@ -43,7 +44,7 @@ HitHeaders = Literal["own", "shared", "off"]
 """
 
 _NOTHING: Final = Tokens(0, 0, 0)
-_CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
+CUT: Final = frozenset({CallerGone.__name__, Stopping.__name__})
 """Error names of requests that were cut short. These requests are charged for the tokens that were generated."""
 _GUESSED: Final = UnknownResponse.__name__
 """Error name of requests for an unknown response id. They count against request limits, so that callers cannot guess
@@ -237,6 +238,25 @@ class Admission:
             model = "" if pending.model is None else pending.model.name
             pending.exchange.limits_left += soft_budgets.headers_of(pending.caller, model)
 
+    async def reserve_kept_answer(
+        self, exchange: Exchange, caller: Caller | None, model: Model, body: Body, usage: Usage
+    ) -> None:
+        """Reserve one request with *usage* against all limits of *caller*, for an answer that needs no worker.
+
+        Raises:
+            RateLimited, QuotaSpent: if a limit has no room for the request.
+            StoreUnavailable: if the store that counts usage is not available.
+        """
+        exchange.model_asked = body.model[:MAX_NAME_LENGTH]
+        exchange.shows_cost = self._cost_header
+        if caller is None:
+            return
+        if not exchange.user:
+            exchange.user = body.user and body.user[:MAX_NAME_LENGTH]
+        completion = usage.completion_tokens
+        ask = Ask(float(usage.prompt_tokens), max_tokens=completion, choices=1, generates=completion > 0)
+        await self.reserve(PendingReservation(self._recorder, exchange, caller, model, ask))
+
     async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model | None) -> None:
         """Reserve one request without tokens against all limits of *caller*, for reading a response that a worker of
         *model* stores.
@@ -372,7 +392,7 @@ def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, To
     reservation = account.reservation
     if account.in_background and exchange.attempts and (exchange.usage is None or not exchange.streams):
         # The worker may go on however the request ended, and its usage before its end does not count.
-        outcome: Outcome = "ok" if exchange.error is None else "aborted" if exchange.error in _CUT else "failed"
+        outcome: Outcome = "ok" if exchange.error is None else "aborted" if exchange.error in CUT else "failed"
         if outcome != "failed" or exchange.streamed_events:
             return outcome, _longest(exchange, reservation)
     if exchange.error is None:
@@ -380,7 +400,7 @@ def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, To
         if usage is None:
             return "ok", _seen(exchange, account, None)
         return "ok", Tokens(usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
-    if exchange.error in _CUT:
+    if exchange.error in CUT:
         return "aborted", _seen(exchange, account, now) if exchange.attempts else _NOTHING
     return "failed", _seen(exchange, account, None) if exchange.streamed_events else _NOTHING
 

@@ -32,8 +32,6 @@ from gateway.proxy.exchange import Exchange
 from gateway.proxy.fallback_attempts import FallbackAttempts
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.proxy.worker_attempts import WorkerAttempts
-from gateway.tenancy.ledger.entry import NANO
-from gateway.tenancy.ledger.recorder import to_nano
 from routing.booking import Ending
 from routing.request import Request
 
@@ -99,6 +97,11 @@ class Attempts:
     def continuation(self) -> Continuation | None:
         """State from which another worker can continue a broken stream, or None if no worker can continue it."""
         return self._current.continuation
+
+    @property
+    def usage(self) -> Usage | None:
+        """Usage in an answer that is not a stream, or None before `note_usage` or if the answer has none."""
+        return self._usage
 
     async def first_answer(self) -> Attempt:
         """Return the first answer that is not a failure of its backend. A 4xx status that is the caller's fault is such
@@ -215,11 +218,7 @@ class Attempts:
         if usage.prompt_tokens < exchange.hit_tokens:
             exchange.hit_tokens = float(usage.prompt_tokens)
         if exchange.shows_cost:
-            price = exchange.price or self._model.pricing.current
-            if price.is_set:
-                exchange.price = price  # the ledger charges the same price, even if the current price changes meanwhile
-                usd = price.cost_usd(usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
-                exchange.answer_usd = to_nano(usd) / NANO
+            exchange.show_cost(exchange.price or self._model.pricing.current, usage)
 
     def answered(self, attempt: Attempt) -> None:
         """Record that the caller has received the whole answer."""

@@ -105,12 +105,28 @@ class Downstream:
             await self.write(self._endpoint.errors.event(fault_in(status, body), self._next_number), last=True)
             return
         self._is_whole = True
-        self._settle_name()
-        name, self._answer_name, self.answers_as = self._answer_name, None, None
-        if name is not None and status == 200 and is_json(headers):
-            body = name.whole(body)
+        body = self.as_asked(status, headers, body)
+        self._answer_name = self.answers_as = None
         await self._start(status, [*headers, (b"content-length", b"%d" % len(body))])
         await self.write(body, last=True)
+
+    def as_asked(self, status: int, headers: Headers, body: bytes) -> bytes:
+        """Return the complete answer *body* with the model name that the caller sent. The backend must be known."""
+        self._settle_name()
+        name = self._answer_name
+        return body if name is None or status != 200 or not is_json(headers) else name.whole(body)
+
+    def record(self, record: Callable[[bytes], None]) -> None:
+        """Call *record* with all further bytes of the response, without keep-alive comments."""
+        send = self._send
+
+        async def recording(message: MutableMapping[str, Any]) -> None:
+            body = message.get("body")
+            if body and body != _KEEP_ALIVE:
+                record(body)
+            await send(message)
+
+        self._send = recording
 
     def _settle_name(self) -> None:
         """Choose the model name that appears in the answer. The backend must be known."""

@@ -7,9 +7,11 @@ from gateway.models.model import Model
 from gateway.models.routes.route import RouteChoice
 from gateway.protocol.usage import Usage
 from gateway.proxy.decision import Decision
+from gateway.proxy.response_cache.response_cache import Claim
 from gateway.proxy.tracing.trace import Trace
-from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.entry import NANO, Entry
 from gateway.tenancy.ledger.price import Price
+from gateway.tenancy.ledger.recorder import to_nano
 from gateway.tenancy.quota.plan import Tokens
 from gateway.tenancy.quota.quota import Reservation
 from gateway.tenancy.teams.caller import Caller
@@ -145,6 +147,8 @@ class Exchange:
     """
     session: bytes | None = None
     """Session as workers receive it (see `engine_session`), or None if the request names no session."""
+    claim: Claim | None = None
+    """Claim on the cache of responses if the answer of the request may be kept, or None."""
     delivery: Delivery | None = None
     """Delivery of the request by a server in front of the gateway, or None if the gateway itself sends the request."""
     trace: Trace | None = None
@@ -168,6 +172,13 @@ class Exchange:
         """Keep that *backend* failed with the error named *error*, if failures are kept."""
         if self.keeps_decision and len(self.failures) < MAX_FAILURES:
             self.failures = (*self.failures, (backend, error))
+
+    def show_cost(self, price: Price, usage: Usage) -> None:
+        """Set the cost of an answer with *usage* for the response header, unless *price* is not configured."""
+        if price.is_set:
+            self.price = price  # the ledger charges the same price, even if the current price changes meanwhile
+            usd = price.cost_usd(usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
+            self.answer_usd = to_nano(usd) / NANO
 
     def began(self, now: float) -> None:
         """Record *now* as the time of the first useful byte of the stream, unless an earlier time was recorded."""

@@ -28,6 +28,7 @@ from gateway.proxy.admission import Admission
 from gateway.proxy.attempts import Attempts
 from gateway.proxy.bodies.bodies import Bodies
 from gateway.proxy.bodies.budget import BodyShare
+from gateway.proxy.cached_answers import CachedAnswers, close_claim
 from gateway.proxy.completed_requests import CompletedRequests
 from gateway.proxy.continuation.continuation import continuation_of
 from gateway.proxy.disconnects import Disconnects
@@ -66,6 +67,7 @@ class Proxy:
         clock: Callable[[], float],
         rng: random.Random,
         bodies: Bodies,
+        cached_answers: CachedAnswers,
         retry_policy: RetryPolicy = RetryPolicy(),  # noqa: B008  # frozen
         tracers: Tracers = Tracers(),  # noqa: B008  # stays empty: nothing is traced
         guarded: GuardedModels = GuardedModels(),  # noqa: B008  # stays empty: nothing is guarded
@@ -81,11 +83,9 @@ class Proxy:
         self._owners = owners
         self._relay = Relay(owners, disconnects)
         self._completed_requests = completed_requests
-        self._disconnects = disconnects
-        self._keep_alive = keep_alive
-        self._clock = clock
-        self._rng = rng
-        self._bodies = bodies
+        self._disconnects, self._keep_alive = disconnects, keep_alive
+        self._clock, self._rng = clock, rng
+        self._bodies, self._cached_answers = bodies, cached_answers
         self._retry_policy = retry_policy
         self._chooser = RouteChooser(models, owners.peek)
         self._tracers = tracers
@@ -120,6 +120,8 @@ class Proxy:
                 exchange.trace.failed_here(exchange.error)
             exchange.enter("settle")
             self._admission.settle(exchange, now)
+            if exchange.claim is not None:
+                close_claim(exchange.claim, exchange)
             exchange.enter(None)
             self._completed_requests.add(exchange, now)
 
@@ -190,12 +192,15 @@ class Proxy:
         exchange.model, exchange.streams = model.name, body.streams and _is_seen(exchange)
         downstream.answers_as = (body.model, model.upstream_name) if model.answers_as_asked else None
         self._check_permissions(exchange, caller, model, body)
-
         guard: Guard | None = None
         if self._guarded.looks_at(caller):
             guard, raw, body = await self._guard(exchange, endpoint, incoming, caller, raw, body)
 
         request = exchange.request = await self._tokenize(exchange, raw, body, incoming, caller, model)
+        if model.response_caching is not None and await self._cached_answers.answers(
+            exchange, incoming, downstream, caller, model, raw, body, request
+        ):
+            return
         call = call_of(exchange, endpoint, incoming, model, raw, body, request, guard)
 
         exchange.enter("reserve")

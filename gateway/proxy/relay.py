@@ -12,6 +12,7 @@ from gateway.protocol.errors import ReplyBroken, UpstreamError
 from gateway.protocol.request_hints import MAX_NAME_LENGTH
 from gateway.proxy.attempt import Attempt
 from gateway.proxy.attempts import Attempts
+from gateway.proxy.cached_answers import note_miss, publish_answer
 from gateway.proxy.continuation.continuation import Continuation
 from gateway.proxy.disconnects import Disconnects, Watch
 from gateway.proxy.downstream import Downstream
@@ -35,14 +36,23 @@ class Relay:
             attempt = await attempts.first_answer()
             if attempt.response_id is not None:
                 self._remember(attempt.response_id, attempts.exchange)
+            claim = attempts.exchange.claim
+            if claim is not None:
+                note_miss(attempts.exchange)
             if attempt.observer is None:
                 if guard is not None:
                     await guard.answer(attempt)
                 attempts.note_usage(attempt)
+                if claim is not None:
+                    body = downstream.as_asked(attempt.status, attempt.headers, attempt.first)
+                    publish_answer(claim, attempts.exchange, attempt, body, attempts.usage)
                 await downstream.answer(attempt.status, attempt.headers, attempt.first)
                 attempts.answered(attempt)
             else:
                 await downstream.start(attempt.status, attempt.headers)
+                if claim is not None:
+                    claim.begin_recording()
+                    downstream.record(claim.record)
                 await _relay(attempt, attempts, downstream, guard)
         except BaseException as error:  # noqa: BLE001  # raised again below
             failure = error

@@ -17,6 +17,7 @@
     routing           choice of a worker
     failures          workers that are slow, fail or are drained
     teams             teams, their keys and limits
+    response_cache    cache of complete answers
     identity          tokens of identity providers
     admin             admin API
     quota             counting of limits, and fair-share scheduling

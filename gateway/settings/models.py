@@ -253,6 +253,11 @@ class ModelSettings(Group):
         description="allow background: true in /v1/responses. Budgets charge such a request for the longest possible "
         "answer.",
     )
+    response_cache: Literal["off", "on_request", "always"] = Field(
+        default="off",
+        description="whether the gateway keeps complete, repeatable answers of the model and sends them again: off, "
+        "on_request (for requests with the header x-warmgate-cache: use) or always. See response_cache.",
+    )
     guardrails: GuardrailNames = Field(
         default=(), description="names of the guardrails that check the requests and answers of the model"
     )

@@ -29,6 +29,7 @@ from gateway.settings.identity import IdentitySettings
 from gateway.settings.models import ModelSettings
 from gateway.settings.picker import PickerSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
+from gateway.settings.response_cache import ResponseCacheSettings
 from gateway.settings.rollout import RouteSettings, unknown_models
 from gateway.settings.routing import IndexSettings, KvEventsSettings, RoutingSettings
 from gateway.settings.rules import is_local_zmq, unless_contradictory
@@ -79,6 +80,9 @@ class Settings(Group):
     batches: BatchesSettings = Field(
         default=BatchesSettings(),
         description="batches (/v1/batches), which run when workers have time. They are served if files.folder is set.",
+    )
+    response_cache: ResponseCacheSettings = Field(
+        default=ResponseCacheSettings(), description="cache of complete answers (models[].response_cache)"
     )
     bedrock: BedrockSettings = Field(
         default=BedrockSettings(), description="Amazon Bedrock settings that all models share"

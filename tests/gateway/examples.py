@@ -13,6 +13,7 @@ from gateway.models.model import ContinuationMode, Model
 from gateway.models.model_names import ModelNames
 from gateway.models.prefill_decode_plan import PrefillDecodePlan
 from gateway.models.registry import Models
+from gateway.models.response_caching import ResponseCaching
 from gateway.proxy.completed_requests import CompletedRequest
 from gateway.proxy.exchange import Exchange
 from gateway.tenancy.ledger.price import Price
@@ -126,6 +127,7 @@ def a_model(
     price: Price | None = None,
     gpu_hour_usd: float | None = None,
     prefill_decode: PrefillDecodePlan | None = None,
+    response_caching: ResponseCaching | None = None,
 ) -> Model:
     """A model whose workers are called a, b, c ... in the order given, and tried in it."""
     for letter, worker in zip(LETTERS, workers, strict=False):
@@ -153,6 +155,7 @@ def a_model(
         continuation=continuation,
         retry_budget=retry_budget,
         prefill_decode=prefill_decode,
+        response_caching=response_caching,
         former=former,
     )
 

@@ -22,7 +22,10 @@ from gateway.models.tokenizing.segment_cache import SegmentCache
 from gateway.protocol.body import parse_chat
 from gateway.protocol.networks import address_in
 from gateway.protocol.request_hints import short_name
+from gateway.protocol.usage import Usage
 from gateway.proxy.guardrails.scanning import ScanFilter
+from gateway.proxy.response_cache.answer_store import AnswerStore, KeptAnswer
+from gateway.proxy.response_cache.response_cache import Claim, ResponseCache
 from gateway.proxy.tracing.content import Content
 from gateway.server.shared_state import HeaderNames
 from gateway.telemetry.caches.hot_prefixes import MAX_COUNTERS, MAX_TEAMS
@@ -194,6 +197,35 @@ def _tokens() -> object:
     return cache
 
 
+def _answers() -> object:
+    store = AnswerStore(max_bytes=2 * MIB, max_answer_bytes=MIB, expire_s=3600.0)
+    for number, name in enumerate(long_names()):
+        store.keep(b"%032d" % number, KeptAnswer(name.encode(), b"text/event-stream", None, 0.0))
+    return store
+
+
+def _small_answers() -> object:
+    """The bytes around each answer count as well."""
+    store = AnswerStore(max_bytes=MIB, max_answer_bytes=MIB, expire_s=3600.0)
+    for number in range(10_000):
+        answer = KeptAnswer(b"%d" % number, b"text/event-%d" % number, Usage(number, number, number), float(number))
+        store.keep(b"%032d" % number, answer)
+    return store
+
+
+def _recordings() -> object:
+    """Streams of many requests that have not ended."""
+    store = AnswerStore(max_bytes=2 * MIB, max_answer_bytes=MIB, expire_s=3600.0)
+    cache = ResponseCache(store, secret=b"s" * 32, clock=lambda: 0.0)
+    kept: list[object] = []
+    for name in long_names():
+        claim = Claim(cache, b"k", 0, None)
+        claim.begin_recording()
+        claim.record(name.encode())
+        kept.append(claim)
+    return kept
+
+
 def _traces() -> object:
     """Prompts and answers that no one takes; the thread of their destination waits."""
 
@@ -251,6 +283,9 @@ KEPT: dict[str, Kept] = {
     "gateway.protocol.networks.address_in": Kept(MIB, _addresses),
     "gateway.models.tokenizing.segment_cache.SegmentCache": Kept(2 * MIB, _tokens),
     "gateway.telemetry.caches.prefix_words.PrefixWords": Kept(3 * MIB, _words_of_prefixes),
+    "gateway.proxy.response_cache.answer_store.AnswerStore": Kept(3 * MIB, _answers),
+    "gateway.proxy.response_cache.answer_store.AnswerStore, of small answers": Kept(MIB, _small_answers),
+    "gateway.proxy.response_cache.response_cache.Claim, recordings of streams": Kept(MIB, _recordings),
     "gateway.telemetry.trace_export.delivery.Delivery": Kept(8 * MIB, _traces),
 }
 
@@ -260,6 +295,7 @@ CACHES = {
     "gateway/picker/destinations.py": "URLs and host names of workers, which are ours",
     "gateway/proxy/downstream.py": "names of backends, which are ours",
     "gateway/protocol/networks.py": "addresses of up to 100 characters, 1024 of them",
+    "gateway/proxy/response_cache/answer_store.py": "an OrderedDict bounded in bytes",
     "gateway/telemetry/trace_export/otlp.py": "attributes of up to 64 characters, names of up to 256, 4096 of them",
     "gateway/api/admin_v1/answers.py": "OrderedDict of answers to administrators, bounded in bytes (`MAX_BYTES`)",
     "gateway/console/login_limit.py": "OrderedDict of addresses and networks, 4096 of them",

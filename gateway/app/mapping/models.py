@@ -1,5 +1,6 @@
 """Conversion of settings to the specifications of models, routes and adapters."""
 
+import hashlib
 import random
 from collections.abc import Sequence
 from functools import partial
@@ -21,6 +22,7 @@ from gateway.backends.fallbacks.fallbacks import Fallbacks
 from gateway.models.adapters.adapter import Adapter
 from gateway.models.adapters.registry import AdapterTimeouts
 from gateway.models.engine_field_rules import EngineFieldRules
+from gateway.models.response_caching import ResponseCaching
 from gateway.models.routes.route import Route
 from gateway.models.routes.routes import RouteTable
 from gateway.models.routes.rule import RouteRule
@@ -74,6 +76,7 @@ def model_spec(
         engine_fields=EngineFieldRules(frozenset(model.allowed_engine_fields), model.engine_priority),
         allows_background=model.allow_background,
         answers_as_asked=model.answer_model == "asked",
+        response_caching=response_caching_of(model, settings),
         spills_when_late=model.spill.when_late,
         price=TokenPrices(price.input_usd, price.cached_input_usd, price.output_usd, price.gpu_hour_usd),
         timeouts=timeouts_of(settings),
@@ -96,6 +99,19 @@ def adapter_of(model: ModelSettings) -> Adapter | None:
     if adapter is None or name is None:
         return None
     return Adapter(name, adapter.of, adapter.path, adapter.load_on_demand, adapter.max_per_worker)
+
+
+def response_caching_of(model: ModelSettings, settings: Settings) -> ResponseCaching | None:
+    """Return the rules by which answers of *model* are kept, or None. Any change of the model or of a guardrail gives
+    another identity. Workers, their number and prices do not change answers.
+    """
+    if model.response_cache == "off":
+        return None
+    others = {"workers", "workers_file", "service", "pods", "inference_pool", "dns", "price", "spill", "fallbacks"}
+    identity = hashlib.sha256(model.model_dump_json(exclude=others).encode())
+    for guardrail in settings.guardrails:
+        identity.update(guardrail.model_dump_json().encode())
+    return ResponseCaching(identity.digest(), needs_request=model.response_cache == "on_request")
 
 
 def adapter_timeouts(adapters: AdaptersSettings) -> AdapterTimeouts:

@@ -16,10 +16,13 @@ from gateway.models.model import Model
 from gateway.models.response_affinity.owners import ResponseOwners
 from gateway.protocol.endpoints.endpoint import Endpoint
 from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.proxy.cached_answers import CachedAnswers
 from gateway.proxy.completed_requests import CompletedRequests
 from gateway.proxy.disconnects import Disconnects
+from gateway.proxy.guardrails.guards import GuardedModels
 from gateway.proxy.keep_alive import KeepAlive
 from gateway.proxy.proxy import Proxy
+from gateway.proxy.response_cache.response_cache import ResponseCache
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.telemetry.metrics import Metrics
 from gateway.telemetry.request_log import RequestLog
@@ -30,6 +33,7 @@ from tests.gateway.examples import (
     in_flight,
     the_models,
 )
+from tests.gateway.proxy.response_cache.examples import a_response_cache
 from tests.gateway.tenancy_examples import a_tenancy
 
 CHAT_PATH = "/v1/chat/completions"
@@ -54,6 +58,8 @@ class Stage:
     owners: ResponseOwners = field(default_factory=ResponseOwners)
     clock: Clock = field(default_factory=Clock)
     tenancy: Tenancy = field(default_factory=a_tenancy)
+    cache: ResponseCache = field(default_factory=a_response_cache)
+    guarded: GuardedModels = field(default_factory=GuardedModels)
 
     def __post_init__(self) -> None:
         self._completed_requests = CompletedRequests([self.metrics, RequestLog(self.sink, wall_clock=Clock(0.0))])
@@ -69,6 +75,8 @@ class Stage:
             rng=random.Random(7),
             bodies=bodies_up_to(self.max_body_bytes),
             retry_policy=RetryPolicy(max_attempts=self.max_attempts),
+            guarded=self.guarded,
+            cached_answers=CachedAnswers(self.cache, self.tenancy.admission, self.disconnects),
         )
 
     async def ask(self, *pieces: bytes, **how: Any) -> Caller:

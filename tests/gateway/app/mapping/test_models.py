@@ -3,11 +3,12 @@
 import random
 from typing import Any
 
-from gateway.app.mapping.models import adapter_of, adapter_timeouts, routes_of
+from gateway.app.mapping.models import adapter_of, adapter_timeouts, response_caching_of, routes_of
 from gateway.models.adapters.adapter import Adapter
 from gateway.models.adapters.registry import AdapterTimeouts
+from gateway.models.response_caching import ResponseCaching
 from gateway.models.routes.rule import RouteRule
-from gateway.settings import AdaptersSettings, ModelSettings, RouteSettings
+from gateway.settings import AdaptersSettings, ModelSettings, RouteSettings, build
 
 
 def settings(**fields: object) -> RouteSettings:
@@ -86,3 +87,37 @@ def test_timeouts_of_adapters_are_those_of_the_settings() -> None:
     reported = AdaptersSettings(load_s=3, load_timeout_s=4, retry_s=5)
 
     assert AdapterTimeouts(load_s=3.0, load_timeout_s=4.0, retry_s=5.0) == adapter_timeouts(reported)
+
+
+def caching(*guardrails: dict[str, Any], **fields: Any) -> ResponseCaching | None:
+    model = {"name": "tiny", "workers": [{"url": "http://127.0.0.1:1"}], "response_cache": "always", **fields}
+    settings = build({"models": [model], "guardrails": list(guardrails)}, {})
+    return response_caching_of(settings.models[0], settings)
+
+
+def test_answers_are_kept_only_if_the_model_says_so() -> None:
+    """For all requests, or for those that ask for it."""
+    always, on_request = caching(), caching(response_cache="on_request")
+
+    assert caching(response_cache="off") is None
+    assert always is not None
+    assert on_request is not None
+    assert (False, True) == (always.needs_request, on_request.needs_request)
+
+
+def test_whatever_changes_answers_changes_the_identity_of_a_model() -> None:
+    """Workers and prices do not; a scaled model keeps its answers."""
+    pii = {"name": "pii", "kind": "pii", "action": "redact"}
+    others = [
+        caching(upstream_model="other"),
+        caching(adapter={"of": "base"}),
+        caching(adapter={"of": "base", "name": "lora"}),
+        caching(adapter={"of": "base", "name": "lora", "path": "/loras/2"}),
+        caching(max_output_tokens=5),
+        caching(pii),
+        caching({**pii, "action": "block"}),
+        caching(pii, guardrails=["pii"]),
+    ]
+
+    assert caching() == caching(workers=[{"url": "http://127.0.0.1:2"}], price={"input_usd": 3})
+    assert 1 + len(others) == len({caching(), *others})
