@@ -123,7 +123,7 @@ class Mischief:
                 worker.restart()
                 worker.wait_ready()
             case "worker drained":
-                self._drain_worker(programs.pickers, programs.workers[number].url, down_s)
+                self._drain_worker(programs.pickers, programs.workers[number].url.removeprefix("http://"), down_s)
             case "picker killed":
                 programs.pickers[number].kill()
                 time.sleep(down_s)
@@ -135,12 +135,12 @@ class Mischief:
                 drain(*programs.envoys[number].replace())
 
     @staticmethod
-    def _drain_worker(pickers: Sequence[Picker], url: str, down_s: float) -> None:
+    def _drain_worker(pickers: Sequence[Picker], endpoint: str, down_s: float) -> None:
         for picker in pickers:
-            picker.drain_worker(url, is_drained=True)
+            picker.drain_worker(endpoint, is_drained=True)
         time.sleep(down_s)
         for picker in pickers:
-            picker.drain_worker(url, is_drained=False)
+            picker.drain_worker(endpoint, is_drained=False)
 
 
 async def play(programs: Programs, options: argparse.Namespace) -> tuple[list[Outcome], list[Fault]]:

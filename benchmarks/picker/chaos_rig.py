@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 
 from benchmarks.bench import ADMIN_SECRET
-from benchmarks.chaos_faults import GatewayUnderTest, SimulatedWorker
+from benchmarks.chaos_faults import SimulatedWorker
 from benchmarks.picker.rig import start_envoy
 from benchmarks.processes import Child, ChildFailedError, Processes, free_port, start_gateway
 from benchmarks.shipped import Shipped
@@ -63,15 +63,17 @@ class Picker:
         """Start a new process, and wait until it has found all workers."""
         self._child = self._start()
 
-    def drain_worker(self, url: str, *, is_drained: bool) -> None:
-        """Let the replica send no new requests to the worker at *url*, or let it send them again."""
-        headers = {"authorization": f"Bearer {ADMIN_SECRET}"}
-        with httpx.Client(base_url=f"http://127.0.0.1:{self._port}", headers=headers, timeout=30.0) as client:
-            gateway = GatewayUnderTest(client)
-            if is_drained:
-                client.post("/admin/v1/workers/drain", json={"worker": url}).raise_for_status()
-            else:
-                gateway.undrain(url)
+    def drain_worker(self, endpoint: str, *, is_drained: bool) -> None:
+        """Let the replica send no new requests to the worker at *endpoint*, or let it send them again."""
+        action = "drain" if is_drained else "undrain"
+        reply = httpx.post(
+            f"http://127.0.0.1:{self._port}/admin/v1/workers/{action}",
+            headers={"authorization": f"Bearer {ADMIN_SECRET}"},
+            json={"worker": endpoint},
+            timeout=30.0,
+        )
+        if reply.status_code != 200:
+            raise ChildFailedError(f"{self._name} answered {reply.status_code} to {action}: {reply.text[:300]}")
 
     def _start(self) -> Child:
         self._lives += 1
@@ -151,14 +153,15 @@ class Programs:
         for worker in self.workers:
             worker.wait_ready()
         urls = [worker.url for worker in self.workers]
+        endpoints = [url.removeprefix("http://") for url in urls]
+        entries = [{"id": endpoint, "url": f"http://{endpoint}"} for endpoint in endpoints]
         settings: dict[str, Any] = {
-            "models": [{"name": "tiny", "strategy": "prefix_aware", "workers": [{"url": url} for url in urls]}],
+            "models": [{"name": "tiny", "strategy": "prefix_aware", "workers": entries}],
             "health": {"interval_s": 1.0, "timeout_s": 5.0, "metrics_interval_s": 1.0},
             "admin": {"keys": [{"role": "owner", "secret": ADMIN_SECRET}]},
         }
         self.pickers = [Picker(processes, f"picker-{number}", settings, shipped) for number in range(REPLICAS)]
         addresses = [each.address for each in self.pickers]
-        endpoints = [url.removeprefix("http://") for url in urls]
         self.envoys = [Envoy(processes, f"envoy-{number}", addresses, endpoints) for number in range(REPLICAS)]
 
     @property
