@@ -11,6 +11,7 @@ BodyMode = Literal["FULL_DUPLEX_STREAMED", "BUFFERED"]
 TYPES = "type.googleapis.com/envoy"
 BUFFER_BYTES = 32 * 2**20
 """Maximum size of a body that Envoy keeps in memory, as it does in the mode BUFFERED."""
+MAX_IN_FLIGHT = 100_000
 DESTINATION = "x-gateway-destination-endpoint"
 SUBSET_HEADERS = ("x-test-subset", "x-test-subset-list")
 """Headers by which a test gives the picker a subset of endpoints, as one string with commas and as a list."""
@@ -201,6 +202,7 @@ def _endpoints(pool: Pool) -> Json:
         **_static(pool.name, pool.endpoints),
         "connect_timeout": "2s",
         "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "circuit_breakers": _circuit_breakers(),
         "load_balancing_policy": {"policies": policies},
         **(_http2() if pool.speaks_http2 else {}),
     }
@@ -215,6 +217,7 @@ def _picker(pool: Pool) -> Json:
     return {
         **_static(f"picker-of-{pool.name}", [pool.picker]),
         "connect_timeout": "1s",
+        "circuit_breakers": _circuit_breakers(),
         "health_checks": [
             {
                 "interval": "1s",
@@ -228,6 +231,14 @@ def _picker(pool: Pool) -> Json:
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
         **_http2(),
     }
+
+
+def _circuit_breakers() -> Json:
+    """Return limits that no request reaches. Envoy's own are 1024 connections and requests in flight, and a request in
+    flight also has a stream to the picker.
+    """
+    names = ("max_connections", "max_pending_requests", "max_requests")
+    return {"thresholds": [dict.fromkeys(names, MAX_IN_FLIGHT)]}
 
 
 def _static(name: str, endpoints: Sequence[str]) -> Json:
