@@ -21,7 +21,7 @@ from benchmarks.chat_bodies import SIZES, Size, bodies
 from benchmarks.picker.callers import Waits, waits
 from benchmarks.picker.exchange import Answer, Request
 from benchmarks.picker.load import Found, with_in_flight, with_rate
-from benchmarks.picker.rig import BARE, PICKER, WITH_KEYS, Rig, Server, check, envoy_version, threads_cpu_s
+from benchmarks.picker.rig import BARE, PICKER, WITH_KEYS, Rig, Server, check, envoy_version, samples, threads_cpu_s
 from benchmarks.picker.tables import Case, Direct, Through, fill
 from benchmarks.processes import ChildFailedError, Processes, core_busy_s, pinned
 from benchmarks.report import Circumstances, Report, argument_parser, conclude
@@ -31,6 +31,7 @@ from tests.picker import environment
 
 PACKAGES = ("grpcio", "protobuf", "uvloop", "numpy", "msgspec")
 _, MEDIUM, LONG = SIZES
+PROFILED = (Case(MEDIUM, 16), Case(LONG, 16))
 SLOW_MS = 1000.0
 """Time to the first byte of workers that compute: about that of 55,000 tokens on one GPU, with most of them cached."""
 CASES = (
@@ -156,8 +157,21 @@ def run(arguments: argparse.Namespace) -> Report:
             measurements.measure(server, Case(MEDIUM, 16), number=-1)
         for number in range(arguments.rounds):
             _measure_round(measurements, servers, doors, number=number)
-    fill(report, measurements.direct, measurements.through, is_compiled=shipped is not None)
+        shares = _profile(rig, workers, measurements)
+    fill(report, measurements.direct, measurements.through, shares, is_compiled=shipped is not None)
     return report
+
+
+def _profile(rig: Rig, workers: Sequence[str], measurements: Measurements) -> dict[str, dict[str, int]]:
+    """Return the samples of a picker from the sources for both sizes of bodies."""
+    server, file = rig.start_sampled(workers)
+    found = {}
+    for case in PROFILED:
+        measurements.measure(server, case, number=-1)
+        samples(server, file)
+        measurements.measure(server, case, number=-1)
+        found[case.name] = samples(server, file)
+    return found
 
 
 def _door(rig: Rig, workers: Sequence[str], picker: Server, measurements: Measurements) -> Door:

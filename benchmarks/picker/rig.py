@@ -1,8 +1,11 @@
 """Programs of the benchmark: stub workers, pickers, the bare server, and Envoy."""
 
 import json
+import os
 import re
+import signal
 import sys
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +32,8 @@ WORKERS = 4
 BARE = "gRPC library alone"
 PICKER = "picker"
 WITH_KEYS = "picker, with a key and five limits"
+WRITTEN_S = 30.0
+"""Maximum seconds until a sampled picker has written its counts."""
 _VERSION = re.compile(r"version: \w+/(?P<version>[\d.]+)/")
 
 
@@ -83,6 +88,15 @@ class Rig:
         )
         return Server(name, child, f"127.0.0.1:{port}")
 
+    def start_sampled(self, worker_urls: Sequence[str]) -> tuple[Server, Path]:
+        """Start a picker from the sources that counts where its time goes. Return it and the file of its counts."""
+        port, file = free_port(), self._processes.directory / "samples.json"
+        settings = settings_before(*worker_urls, picker={"listen": f"127.0.0.1:{port}"})
+        settings["server"] = {**settings["server"], "open_mode": "network"}
+        command = (sys.executable, "-m", "benchmarks.picker.sampled", str(file), "picker")
+        child, _ = start_gateway(self._processes, settings, command=command, name="sampled", cores=self._core)
+        return Server("sampled", child, f"127.0.0.1:{port}"), file
+
     def start_envoy(self, worker_urls: Sequence[str], picker: Server | None) -> str:
         """Start Envoy in front of workers, with or without a picker, and return its address."""
         port = free_port()
@@ -130,6 +144,23 @@ def threads_cpu_s(pid: int) -> dict[str, float]:
         fields = text[text.rindex(")") + 2 :].split()
         ticks["loop" if task.name == str(pid) else "others"] += int(fields[11]) + int(fields[12])
     return {name: count / 100 for name, count in ticks.items()}
+
+
+def samples(server: Server, file: Path) -> dict[str, int]:
+    """Return the counts of a sampled picker since the last call.
+
+    Raises:
+        ChildFailedError: if the picker does not write them.
+    """
+    file.unlink(missing_ok=True)
+    os.kill(server.child.process.pid, signal.SIGUSR1)
+    give_up_at = time.monotonic() + WRITTEN_S
+    while not file.exists():
+        if time.monotonic() > give_up_at or server.child.has_ended:
+            raise ChildFailedError(f"the sampled picker has written nothing:\n{server.child.last_words()}")
+        time.sleep(0.02)
+    counts: dict[str, int] = json.loads(file.read_text())
+    return counts
 
 
 def check(address: str, body: bytes) -> None:

@@ -1,7 +1,8 @@
 """Targets and tables of the benchmark of the picker, with the figures that others have published."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from benchmarks.chat_bodies import Size
@@ -62,7 +63,7 @@ class Direct:
     loop_ms: float
     """Processor time of the thread of the event loop per request."""
     others_ms: float
-    """Processor time of the threads of the gRPC library per request."""
+    """Processor time of all other threads per request."""
     client_share: float
     """Share of its core that the load used."""
     foreign_share: float
@@ -147,13 +148,20 @@ def percentile(values: Sequence[float], percent: int) -> float:
     return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
 
 
-def fill(report: Report, direct: Sequence[Direct], through: Sequence[Through], *, is_compiled: bool) -> None:
-    """Write targets, tables and notes into *report*."""
+def fill(
+    report: Report,
+    direct: Sequence[Direct],
+    through: Sequence[Through],
+    shares: Mapping[str, Mapping[str, int]],
+    *,
+    is_compiled: bool,
+) -> None:
+    """Write targets, tables and notes into *report*. *shares* are samples of the profile by case and part."""
     report.bars += _bars(direct, through)
     report.tables.append(_table_of_servers(direct))
     if through:
         report.tables.append(_table_through_envoy(through))
-    report.tables.append(_table_of_costs(direct))
+    report.tables += [_table_of_costs(direct), _table_of_shares(shares)]
     columns = ("", "body", "in flight", "per s", "p50 ms", "p99 ms", "source")
     report.tables.append(
         Table("Published figures of others: time to the first byte behind a gateway", columns, PUBLISHED)
@@ -162,9 +170,10 @@ def fill(report: Report, direct: Sequence[Direct], through: Sequence[Through], *
         "Without Envoy, the load plays Envoy's part in the body mode FULL_DUPLEX_STREAMED over one HTTP/2 connection: "
         "headers, the body in pieces of 16 kB, the answer's headers and its body. A pick takes from the headers until "
         "the endpoint and the whole body are back. Added is the pick and both messages about the answer.",
-        f"`{BARE}` returns all messages as they are. It is the limit of a picker that uses Python's gRPC library.",
+        f"`{BARE}` is a server with grpcio that returns all messages as they are. The picker has its own gRPC server.",
         f"Behind Envoy, {WORKERS} stub workers answer at once, unless the case says otherwise. Published figures are "
         "those of other machines, and their pickers used several cores; they include the gateway.",
+        "The profile counts samples of processor time in Python's frames. Code of others counts for its caller.",
         "The picker is "
         + ("the wheel that the image holds." if is_compiled else "the one from the sources, not compiled."),
     ]
@@ -176,7 +185,7 @@ def fill(report: Report, direct: Sequence[Direct], through: Sequence[Through], *
         report.notes.append(f"{text} Not figures for the record.")
     busy = Spread.of(each.client_share for each in direct if each.server == PICKER).highest
     report.notes.append(f"The load used at most {busy:.0%} of its own core while it measured the picker.")
-    report.figures |= {"direct": list(direct), "through": list(through)}
+    report.figures |= {"direct": list(direct), "through": list(through), "samples": dict(shares)}
 
 
 def _spread(found: Sequence[Direct], server: str, case: str, value: Callable[[Direct], float]) -> Spread:
@@ -244,21 +253,27 @@ def _table_through_envoy(found: Sequence[Through]) -> Table:
 
 
 def _table_of_costs(found: Sequence[Direct]) -> Table:
-    """Return a table with the processor time of a request by where it goes."""
-    rows = []
-    for case in dict.fromkeys(each.case for each in found if each.server == PICKER):
-        loop, others = (_spread(found, PICKER, case, value).median for value in (_loop_ms, _others_ms))
-        bare_loop, bare_others = (_spread(found, BARE, case, value).median for value in (_loop_ms, _others_ms))
-        rows.append((case, loop + others, others, bare_loop, bare_others, loop - bare_loop))
-    columns = (
-        "load",
-        "all",
-        "threads of gRPC",
-        "loop, gRPC library alone",
-        "threads, gRPC library alone",
-        "the rest of the loop: the picker",
-    )
+    """Return a table with the processor time of a request by thread."""
+    rows: list[Sequence[str | float]] = []
+    for case in dict.fromkeys(each.case for each in found):
+        for server in dict.fromkeys(each.server for each in found if each.case == case):
+            loop, others = (_spread(found, server, case, value).median for value in (_loop_ms, _others_ms))
+            rows.append((case, server, loop + others, loop, others))
+    columns = ("load", "", "all", "event loop", "other threads")
     return Table("Processor time of one request, ms", columns, rows)
+
+
+def _table_of_shares(found: Mapping[str, Mapping[str, int]]) -> Table:
+    """Return a table with the shares of the processor time by part of the gateway."""
+    totals = {case: sum(counts.values()) for case, counts in found.items()}
+    parts = Counter[str]()
+    for counts in found.values():
+        parts.update(counts)
+    rows = [
+        (part, *(f"{found[case].get(part, 0) / total:.0%}" for case, total in totals.items()))
+        for part, _ in parts.most_common()
+    ]
+    return Table("Where the processor time of the picker goes, from the sources", ("", *found), rows)
 
 
 def _loop_ms(each: Direct) -> float:

@@ -25,7 +25,13 @@ def through(*, added_s: float) -> Through:
 
 def filled(*measurements: Direct, added_s: float = 0.15) -> Report:
     report = Report("picker", "Picker", Circumstances.observe(seed=1, packages=()))
-    fill(report, measurements, [through(added_s=added_s)], is_compiled=True)
+    fill(
+        report,
+        measurements,
+        [through(added_s=added_s)],
+        {"20 kB": {"routing": 3, "gateway/picker": 1}},
+        is_compiled=True,
+    )
     return report
 
 
@@ -66,6 +72,10 @@ def test_the_published_figures_are_beside_ours() -> None:
     text = filled(direct(BARE), direct(PICKER)).markdown()
 
     assert "| GIE 1.5.0, Istio, 4 simulated workers | 220 kB | 150 | 129 | 1,153 | 1,272 |" in text
+
+
+def test_the_profile_has_shares() -> None:
+    assert "| routing | 75% |" in filled(direct(BARE), direct(PICKER)).markdown()
 
 
 def test_a_case_has_a_name_with_its_load() -> None:
