@@ -43,7 +43,12 @@ def batch_parts(
     stores: Stores = tenancy.stores
     files = Files(stores.files, file_rules, wall_clock=wall_clock)
     identity = KeyIdentity(tenancy.directory, tenancy.access)
-    lane = Lane(models, per_worker=batch_rules.max_in_flight_per_worker, counters=counters)
+    lane = Lane(
+        models,
+        per_worker=batch_rules.max_in_flight_per_worker,
+        max_cache_share=batch_rules.max_cache_share,
+        counters=counters,
+    )
 
     def line_runner(batch: TeamBatch, folder: BatchFolder) -> LineRunner:
         return LineRunner(
@@ -55,6 +60,7 @@ def batch_parts(
             counters=counters,
             identity=identity,
             lease_s=batch_rules.lease_s,
+            raise_before_s=batch_rules.raise_before_s,
             wall_clock=wall_clock,
         )
 
@@ -83,7 +89,7 @@ def _check_model(models: Models, identity: KeyIdentity, batch: TeamBatch, asked:
         Forbidden: if the key may not use it.
         InvalidKey: if the key is no longer valid.
     """
-    caller = identity.caller(batch.info.key, batch.team)
+    caller = identity.caller(batch.info.key, batch.team, "patient")
     name = models.configured_name(asked)
     if models.route(asked) is None:
         name = models.find(asked).name

@@ -54,6 +54,8 @@ class BatchInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     output_file_id: str | None = None
     error_file_id: str | None = None
     errors: list[LineFault] = []
+    models: list[str] = []
+    """Models that the lines name."""
     total: int = 0
     completed: int = 0
     failed: int = 0
@@ -85,6 +87,10 @@ class TeamBatch:
         """Return the next version of the batch, with the properties *info*."""
         return TeamBatch(self.record.changed(msgspec.json.encode(info), due_at=due_at), info)
 
+    def is_raised(self, now: float, *, before_s: float) -> bool:
+        """Return whether the batch ends within *before_s* seconds."""
+        return now >= self.info.expires_at - before_s
+
     def held(self, holder: str, *, now: float, until: float) -> "TeamBatch | None":
         """Return the batch held by *holder* until *until*, or None if another gateway holds it at *now*."""
         info = self.info
@@ -108,9 +114,11 @@ def failed(info: BatchInfo, faults: list[LineFault], now: float) -> BatchInfo:
     return msgspec.structs.replace(info, status="failed", failed_at=int(now), errors=faults, holder="")
 
 
-def begun(info: BatchInfo, total: int, now: float) -> BatchInfo:
-    """Return *info* after a validation that found *total* lines and no fault."""
-    return msgspec.structs.replace(info, status="in_progress", in_progress_at=int(now), total=total, holder="")
+def begun(info: BatchInfo, total: int, models: list[str], now: float) -> BatchInfo:
+    """Return *info* after a validation that found *total* lines for *models*, and no fault."""
+    return msgspec.structs.replace(
+        info, status="in_progress", in_progress_at=int(now), total=total, models=models, holder=""
+    )
 
 
 def finalizing(info: BatchInfo, end: End, now: float) -> BatchInfo:

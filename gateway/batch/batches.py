@@ -29,6 +29,10 @@ class BatchRules:
     keep_s: float
     """Seconds after its end for which a batch can be read."""
     max_in_flight_per_worker: int
+    max_cache_share: float
+    """Maximum share of a worker's cache that its lines in flight occupy."""
+    raise_before_s: float
+    """Seconds before the end of a batch from which on its lines no longer wait for idle workers."""
     lease_s: float
     """Seconds after which the lines of a gateway that was killed are claimed by others."""
     max_line_bytes: int

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
+from cache_index import WorkerId
 from gateway.batch.line_store import LineResult
 from gateway.protocol.endpoints.table import ENDPOINTS
 from gateway.protocol.errors import DECODE_ERRORS
@@ -49,8 +50,13 @@ class LineAnswer:
         return self.status in {500, 502, 504}
 
 
-async def answered(app: App, endpoint: str, body: bytes, *, secret: str, request_id: str) -> LineAnswer:
-    """Send *body* to *endpoint* of *app*, with *secret* as the API key, and return the answer."""
+async def answered(
+    app: App, endpoint: str, body: bytes, *, secret: str, request_id: str, worker: WorkerId | None = None
+) -> LineAnswer:
+    """Send *body* to *endpoint* of *app*, with *secret* as the API key, and return the answer.
+
+    If *worker* is given, only this worker may answer.
+    """
     exchange = _Exchange(body)
     scope = {
         "type": "http",
@@ -67,6 +73,7 @@ async def answered(app: App, endpoint: str, body: bytes, *, secret: str, request
             (b"x-request-id", request_id.encode()),
         ],
         "client": None,
+        "workers": None if worker is None else frozenset((worker,)),
     }
     await app(scope, exchange.receive, exchange.send)
     return exchange.answer

@@ -2,23 +2,27 @@
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import IO, Any, Final, Protocol
+from dataclasses import dataclass
+from typing import IO, Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from gateway.batch.batch import TeamBatch
 from gateway.batch.counters import BatchCounters
-from gateway.batch.lane import Lane
+from gateway.batch.identity import Urgency
+from gateway.batch.lane import Lane, Place
 from gateway.batch.line_call import App, LineAnswer, answered, output_of, result_of
 from gateway.batch.line_store import LineStore
-from gateway.batch.plan import BatchLine, planned_line, read_line
+from gateway.batch.plan import BatchLine, PlannedLine, planned_line, read_line
+from gateway.batch.ranges import NO_WORKER
 from gateway.batch.results import BatchFolder, PartWriter, request_id_of
 from gateway.protocol.errors import InvalidKey, StoreUnavailable
 from gateway.tenancy.teams.caller import Caller
 
-MAX_SLOTS: Final = 64
+MAX_SLOTS: Final = 256
 """Maximum number of lines of one batch that run at the same time in one gateway."""
 CLAIMED: Final = 8
 """Maximum number of lines to claim at once. They are neighbors, so their prompts often begin alike."""
@@ -33,7 +37,7 @@ IDLE_S: Final = 1.0
 class Identity(Protocol):
     """Callers of batches."""
 
-    def caller(self, key: str, team: str) -> Caller:
+    def caller(self, key: str, team: str, urgency: Urgency) -> Caller:
         """Return the caller for lines of batches of the key *key*.
 
         Raises:
@@ -50,6 +54,19 @@ class _Model(msgspec.Struct):
     model: str = ""
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Line that has a place."""
+
+    place: Place
+    planned: PlannedLine
+    asked: str
+    """Model that the line names."""
+    follows: bool
+    """Whether the line before ran on the same worker last."""
+
+
+_T = TypeVar("_T")
 _model_in = msgspec.json.Decoder(_Model).decode
 
 
@@ -67,6 +84,7 @@ class LineRunner:
         counters: BatchCounters,
         identity: Identity,
         lease_s: float,
+        raise_before_s: float,
         wall_clock: Callable[[], float],
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
@@ -78,11 +96,17 @@ class LineRunner:
         self._counters = counters
         self._identity = identity
         self._lease_s = lease_s
+        self._raise_before_s = raise_before_s
         self._wall_clock = wall_clock
         self._sleep = sleep
         self._owner = secrets.token_hex(8)
         self._secret = f"batch-{secrets.token_hex(32)}"
-        self._caller: Caller | None = None
+        self._callers: dict[Urgency, Caller] = {}
+        """Callers to whom secrets were lent."""
+        self._claimed: dict[str, deque[int]] = {}
+        """Lines that were claimed and have not begun, by worker."""
+        self._last: dict[str, int] = {}
+        """Line that began last, by worker. The next one has a prefix in common with it."""
         self._part = PartWriter(folder.part(self._owner))
         self._stopped = asyncio.Event()
         self._waiting: set[asyncio.Task[Any]] = set()
@@ -106,7 +130,8 @@ class LineRunner:
             try:
                 await self._run_slots(count, plan_file, input_file)
             finally:
-                self._identity.take_back(self._secret)
+                for urgency in self._callers:
+                    self._identity.take_back(self._secret + urgency)
                 self._part.close()
 
     async def _run_slots(self, count: int, plan_file: IO[bytes], input_file: IO[bytes]) -> None:
@@ -114,7 +139,8 @@ class LineRunner:
         try:
             async with asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._renew())
-                slots = [tasks.create_task(self._slot(count, plan_file, input_file)) for _ in range(count)]
+                claimed = max(1, min(CLAIMED, self._batch.info.total // (4 * count)))
+                slots = [tasks.create_task(self._slot(claimed, plan_file, input_file)) for _ in range(count)]
                 await asyncio.gather(*slots)
                 renewing.cancel()
         except ExceptionGroup as group:
@@ -126,59 +152,119 @@ class LineRunner:
             with suppress(StoreUnavailable):  # the lease then ends, and the lines run again elsewhere
                 await self._lines.renew(self._batch.id, self._owner, until=self._wall_clock() + self._lease_s)
 
-    async def _slot(self, slots: int, plan_file: IO[bytes], input_file: IO[bytes]) -> None:
-        """Claim and run lines one after the other."""
-        total = self._batch.info.total
-        count = max(1, min(CLAIMED, total // (4 * slots)))
+    async def _slot(self, count: int, plan_file: IO[bytes], input_file: IO[bytes]) -> None:
+        """Run lines one after the other. Each gets a place first, because each worker has lines of its own."""
         while not self._stopped.is_set():
-            now = self._wall_clock()
-            places = await self._lines.claim(self._batch.id, self._owner, count, now=now, until=now + self._lease_s)
-            if not places:
-                progress = await self._lines.progress(self._batch.id)
-                if progress is None or progress.is_done:
-                    return
-                await self._pause(IDLE_S)
-            for place in places:
-                if self._stopped.is_set():
-                    return
-                line = await asyncio.to_thread(lambda at: read_line(input_file, planned_line(plan_file, at)), place)
-                await self._run_line(place, line)
+            place = await self._enter(self._batch.info.models)
+            if place is None:
+                return
+            try:
+                number = await self._next(place, count)
+            except BaseException:
+                self._lane.leave(place)
+                raise
+            if number is not None:
+                await self._run_at(place, number, plan_file, input_file)
+                continue
+            self._lane.leave(place)
+            progress = await self._lines.progress(self._batch.id)
+            if progress is None or progress.is_done:
+                return
+            await self._pause(IDLE_S)
 
-    async def _run_line(self, place: int, line: BatchLine) -> None:
-        request_id = request_id_of(self._batch.id, place)
-        answer = await self._answer(line, request_id)
+    async def _next(self, place: Place, count: int) -> int | None:
+        """Return the next line of the worker of *place*, or None without lines."""
+        worker = NO_WORKER if place.worker is None else place.worker
+        claimed = self._claimed.setdefault(worker, deque())
+        if not claimed:
+            now, until = self._wall_clock(), self._wall_clock() + self._lease_s
+            found = await self._lines.claim(self._batch.id, self._owner, count, now=now, until=until, worker=worker)
+            claimed.extend(found)
+        # Without lines in the store, help with lines that were claimed for another worker, which may be down by now.
+        lines = claimed or max(self._claimed.values(), key=len)
+        return lines.popleft() if lines else None
+
+    async def _run_at(self, place: Place, number: int, plan_file: IO[bytes], input_file: IO[bytes]) -> None:
+        """Run the line *number* at *place*, which this method gives back."""
+        held: Place | None = place
+        worker = NO_WORKER if place.worker is None else place.worker
+        follows = self._last.get(worker) == number - 1
+        self._last[worker] = number
+        try:
+            planned, line = await asyncio.to_thread(_read, plan_file, input_file, number)
+            asked = _model_in(bytes(line.body)).model
+            if not self._lane.serves(place, asked):  # a file can name several models
+                self._lane.leave(place)
+                held = await self._enter([asked])
+            if held is not None:
+                given, held = held, None
+                await self._run_line(number, line, _Turn(given, planned, asked, follows))
+        finally:
+            if held is not None:
+                self._lane.leave(held)
+
+    async def _run_line(self, number: int, line: BatchLine, turn: "_Turn") -> None:
+        request_id = request_id_of(self._batch.id, number)
+        answer = await self._answer(line, request_id, turn)
         if answer is None:
             return
         output = output_of(answer, custom_id=line.custom_id, request_id=request_id)
         start = await self._part.append(output)
         result = result_of(answer, line.url, part=self._part.name, start=start, length=len(output))
-        if await self._lines.finish(self._batch.id, place, result):
+        if await self._lines.finish(self._batch.id, number, result):
             self._counters.lines["completed" if result.ok else "failed"] += 1
 
-    async def _answer(self, line: BatchLine, request_id: str) -> LineAnswer | None:
+    async def _answer(self, line: BatchLine, request_id: str, turn: "_Turn") -> LineAnswer | None:
         """Return the final answer to a line, or None if the batch stopped while the line had to wait."""
         body, failures = bytes(line.body), 0
-        asked = _model_in(body).model
-        while (lane_place := await self._enter(asked)) is not None:
+        place: Place | None = turn.place
+        while place is not None:
             try:
-                answer = await self._ask(line.url, body, request_id)
+                if not await self._may_begin(place, turn):
+                    return None
+                answer = await self._ask(line.url, body, request_id, place)
             finally:
-                self._lane.leave(lane_place)
+                self._lane.leave(place)
             failures += answer.is_fault
             if not answer.is_transient and (not answer.is_fault or failures == ATTEMPTS):
                 return answer
             await self._pause(min(MAX_WAIT_S, answer.retry_after_s or 2.0**failures))
+            turn.follows = False
+            place = await self._enter([turn.asked])
         return None
 
-    async def _enter(self, asked: str) -> str | None:
+    @property
+    def _is_raised(self) -> bool:
+        return self._batch.is_raised(self._wall_clock(), before_s=self._raise_before_s)
+
+    async def _enter(self, asked: Sequence[str]) -> Place | None:
         """Wait for a place in the lane, and return it, or None if the batch stopped."""
+        return await self._unless_stopped(lambda: self._lane.enter(asked, is_raised=self._is_raised))
+
+    async def _may_begin(self, place: Place, turn: "_Turn") -> bool:
+        """Wait until a line may begin at *place*. Return whether it may, which is not so if the batch stopped."""
+        planned = turn.planned
+
+        async def begin() -> bool:
+            await self._lane.begin(
+                place,
+                step_bytes=planned.step_bytes if turn.follows else planned.prompt_bytes,
+                prompt_bytes=planned.prompt_bytes,
+                is_raised=self._is_raised,
+            )
+            return True
+
+        return await self._unless_stopped(begin) is True
+
+    async def _unless_stopped(self, wait: Callable[[], Awaitable[_T]]) -> _T | None:
+        """Return what *wait* returns, or None if the batch stopped."""
         if self._stopped.is_set():
             return None
         slot = asyncio.current_task()
         assert slot is not None, "every slot is a task"
         self._waiting.add(slot)
         try:
-            return await self._lane.enter(asked)
+            return await wait()
         except asyncio.CancelledError:
             if not self._stopped.is_set() or slot.uncancel() > 0:
                 raise
@@ -186,16 +272,20 @@ class LineRunner:
         finally:
             self._waiting.discard(slot)
 
-    async def _ask(self, url: str, body: bytes, request_id: str) -> LineAnswer:
+    async def _ask(self, url: str, body: bytes, request_id: str, place: Place) -> LineAnswer:
         info = self._batch.info
+        urgency: Urgency = "raised" if self._is_raised else "without_worker" if place.worker is None else "patient"
         try:
-            caller = self._identity.caller(info.key, self._batch.team)
+            caller = self._identity.caller(info.key, self._batch.team, urgency)
         except InvalidKey as refusal:
             return LineAnswer(refusal.status, refusal.to_body(), None)
-        if caller is not self._caller:
-            self._caller = caller
-            self._identity.lend(self._secret, caller)
-        answer = await answered(self._app, url, body, secret=self._secret, request_id=request_id)
+        secret = self._secret + urgency
+        if caller is not self._callers.get(urgency):
+            self._callers[urgency] = caller
+            self._identity.lend(secret, caller)
+        answer = await answered(
+            self._app, url, body, secret=secret, request_id=request_id, worker=None if self._is_raised else place.worker
+        )
         slot = asyncio.current_task()
         if slot is not None and slot.cancelling():
             raise asyncio.CancelledError  # the proxy answers a cancelled request, because callers expect an answer
@@ -206,3 +296,8 @@ class LineRunner:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
+
+
+def _read(plan_file: IO[bytes], input_file: IO[bytes], number: int) -> tuple[PlannedLine, BatchLine]:
+    planned = planned_line(plan_file, number)
+    return planned, read_line(input_file, planned)

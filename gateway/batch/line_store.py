@@ -9,6 +9,8 @@ from typing import Protocol
 
 import msgspec
 
+from gateway.batch.ranges import NO_WORKER
+
 
 @dataclass(frozen=True, slots=True)
 class LineResult:
@@ -50,8 +52,11 @@ class LineStore(Protocol):
         """Add a batch with *total* lines. An existing batch stays as it is."""
         ...
 
-    async def claim(self, batch: str, owner: str, count: int, *, now: float, until: float) -> list[int]:
-        """Return up to *count* lines that *owner* now has to run. First come lines of owners whose leases ended.
+    async def claim(
+        self, batch: str, owner: str, count: int, *, now: float, until: float, worker: str = NO_WORKER
+    ) -> list[int]:
+        """Return up to *count* lines that *owner* now has to run on *worker*. First come lines of owners whose leases
+        ended, and then lines of the worker's range, see `LineRanges`.
 
         The lease of *owner* on all its lines then ends at *until*. Times are in seconds since 1970.
         """

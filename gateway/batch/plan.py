@@ -31,7 +31,8 @@ _BLOCK_BYTES: Final = 256
 _HASH_BYTES: Final = 8
 _PIECE: Final = 2**20
 """Bytes of a too long line to skip at once."""
-_ENTRY: Final = struct.Struct("<IQI")
+_MOST: Final = 2**32 - 1
+_ENTRY: Final = struct.Struct("<IQIII")
 
 
 class PlanJob(msgspec.Struct, frozen=True):
@@ -64,13 +65,26 @@ class Planned(msgspec.Struct, frozen=True):
     """Number of the first line that names the model, by model."""
 
 
-class PlannedLine(msgspec.Struct, frozen=True):
+class FileLine(msgspec.Struct, frozen=True):
     """Place of a line in the input file."""
 
     number: int
     """Number of the line, from 1."""
     start: int
     length: int
+
+
+class PlannedLine(msgspec.Struct, frozen=True):
+    """Place of a line in the input file, and the size of its prompt."""
+
+    number: int
+    """Number of the line, from 1."""
+    start: int
+    length: int
+    prompt_bytes: int
+    """Length of the prompt."""
+    step_bytes: int
+    """Length of the part of the prompt that follows what it has in common with the line before, in the order."""
 
 
 class BatchLine(msgspec.Struct):
@@ -133,13 +147,14 @@ class _Planning:
     def __init__(self, job: PlanJob) -> None:
         self._job = job
         self._endpoint = ENDPOINTS[job.endpoint]
-        self._keys: list[tuple[bytes, PlannedLine]] = []
+        self._keys: list[tuple[bytes, int, FileLine]] = []
+        """Sort key, length of the prompt and place in the file of each line."""
         self._custom_ids: set[bytes] = set()
         self.faults: list[LineFault] = []
         self.models: dict[str, int] = {}
         self.total = 0
 
-    def add(self, line: PlannedLine, data: bytes | None) -> bool:
+    def add(self, line: FileLine, data: bytes | None) -> bool:
         """Validate one line, of which *data* is None if it is too long. Return whether to continue."""
         if data is not None and not data.strip():
             return True
@@ -149,7 +164,8 @@ class _Planning:
             self.faults.append(LineFault("too_many_lines", text, None, line.number))
             return False
         try:
-            self._keys.append((self._key(line, data), line))
+            body = self._valid(line, data)
+            self._keys.append((sort_key(body.model, body.prompt), len(body.prompt), line))
         except _LineRefused as fault:
             self.faults.append(LineFault(fault.code, str(fault), fault.param, line.number))
         return len(self.faults) < MAX_ERRORS
@@ -161,10 +177,16 @@ class _Planning:
     def in_order(self) -> list[PlannedLine]:
         """Return all lines in the order in which to run them. Lines with equal prompts keep the order of the file."""
         self._keys.sort(key=lambda each: each[0])
-        return [line for _, line in self._keys]
+        before = b""
+        found = []
+        for key, size, line in self._keys:
+            step = size - min(size, shared_bytes(before, key))
+            found.append(PlannedLine(line.number, line.start, line.length, min(size, _MOST), min(step, _MOST)))
+            before = key
+        return found
 
-    def _key(self, line: PlannedLine, data: bytes | None) -> bytes:
-        """Return the key by which to sort a line.
+    def _valid(self, line: FileLine, data: bytes | None) -> Body:
+        """Return the body of a line.
 
         Raises:
             _LineRefused: if the line is not valid.
@@ -184,7 +206,7 @@ class _Planning:
         if len(self.models) == MAX_MODELS and body.model not in self.models:
             raise _LineRefused("too_many_models", f"The file names more than {MAX_MODELS} models", "body.model")
         self.models.setdefault(body.model, line.number)
-        return _sort_key(body)
+        return body
 
     def _check(self, read: BatchLine) -> None:
         if not 1 <= len(read.custom_id) <= MAX_CUSTOM_ID:
@@ -214,7 +236,7 @@ class _Planning:
         return body
 
 
-def _lines(file: IO[bytes], max_bytes: int) -> Iterator[tuple[PlannedLine, bytes | None]]:
+def _lines(file: IO[bytes], max_bytes: int) -> Iterator[tuple[FileLine, bytes | None]]:
     """Yield the lines of *file*. The bytes of a line with more than *max_bytes* bytes are None."""
     start, number = 0, 0
     while data := file.readline(max_bytes + 1):
@@ -225,20 +247,31 @@ def _lines(file: IO[bytes], max_bytes: int) -> Iterator[tuple[PlannedLine, bytes
         while rest:
             length += len(rest)
             rest = b"" if rest.endswith(b"\n") else file.readline(_PIECE)
-        yield PlannedLine(number, start, min(length, 2**32 - 1)), None if is_too_long else data
+        yield FileLine(number, start, min(length, _MOST)), None if is_too_long else data
         start += length
 
 
-def _sort_key(body: Body) -> bytes:
-    """Return the hashes of the blocks of the prompt, after the hash of the model."""
-    prompt = body.prompt
-    blocks: list[Any] = [body.model.encode("utf-8", "surrogatepass")]
+def sort_key(model: str, prompt: bytes) -> bytes:
+    """Return the hashes of the blocks of *prompt*, after the hash of *model*. Lines run in the order of their keys."""
+    blocks: list[Any] = [model.encode("utf-8", "surrogatepass")]
     blocks += [prompt[at : at + _BLOCK_BYTES] for at in range(0, len(prompt), _BLOCK_BYTES)]
     return b"".join([blake2b(block, digest_size=_HASH_BYTES).digest() for block in blocks])
+
+
+def shared_bytes(key: bytes, other: bytes) -> int:
+    """Return the number of bytes with which the prompts of two sort keys begin alike, in whole blocks."""
+    low, high = 0, min(len(key), len(other)) // _HASH_BYTES
+    while low < high:
+        middle = (low + high + 1) // 2
+        if key[: middle * _HASH_BYTES] == other[: middle * _HASH_BYTES]:
+            low = middle
+        else:
+            high = middle - 1
+    return max(0, low - 1) * _BLOCK_BYTES  # the first hash is that of the model
 
 
 def _write(path: Path, lines: list[PlannedLine]) -> None:
     partial = path.with_name(f"{path.name}.partial")
     with partial.open("wb") as file:
-        file.writelines(_ENTRY.pack(line.number, line.start, line.length) for line in lines)
+        file.writelines(_ENTRY.pack(*msgspec.structs.astuple(line)) for line in lines)
     partial.replace(path)

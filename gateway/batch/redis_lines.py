@@ -1,10 +1,13 @@
 """Claims and results of the lines of batches in Redis or Valkey. All Redis keys of a batch share one hash tag.
 
-warmgate:{BATCH}:lines       hash: total, next (the first line that was never claimed), completed and failed
+warmgate:{BATCH}:lines       hash: total, completed and failed
 warmgate:{BATCH}:claims      hash: line -> owner
 warmgate:{BATCH}:owners      sorted set of owners, by the end of their leases
 warmgate:{BATCH}:returned    sorted set of lines whose owners lost their leases
 warmgate:{BATCH}:results     hash: line -> JSON
+warmgate:{BATCH}:ranges      hash: worker -> first line and end of its range, separated by a colon
+
+The script `lines_claim.lua` divides the lines as `LineRanges` does.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,10 +17,11 @@ from typing import Any, cast
 from redis.asyncio import Redis
 
 from gateway.batch.line_store import LineResult, Progress, decoded, encoded
+from gateway.batch.ranges import NO_WORKER
 from gateway.storage.redis_link import RedisLink
 
-_CLAIM, _FINISH = (
-    Path(__file__).with_name(f"lines_{name}.lua").read_text(encoding="utf-8") for name in ("claim", "finish")
+_BEGIN, _CLAIM, _FINISH = (
+    Path(__file__).with_name(f"lines_{name}.lua").read_text(encoding="utf-8") for name in ("begin", "claim", "finish")
 )
 
 
@@ -28,10 +32,12 @@ class RedisLines:
         self._link = link
 
     async def begin(self, batch: str, total: int) -> None:
-        await self._ask(lambda client: client.hsetnx(_keys(batch)[0], "total", str(total)))
+        await self._run(_BEGIN, batch, total)
 
-    async def claim(self, batch: str, owner: str, count: int, *, now: float, until: float) -> list[int]:
-        lines: list[int] = await self._run(_CLAIM, batch, owner, count, now, until)
+    async def claim(
+        self, batch: str, owner: str, count: int, *, now: float, until: float, worker: str = NO_WORKER
+    ) -> list[int]:
+        lines: list[int] = await self._run(_CLAIM, batch, owner, count, now, until, worker)
         return lines
 
     async def renew(self, batch: str, owner: str, *, until: float) -> None:
@@ -66,4 +72,5 @@ class RedisLines:
 
 
 def _keys(batch: str) -> tuple[str, ...]:
-    return tuple(f"warmgate:{{{batch}}}:{name}" for name in ("lines", "claims", "owners", "returned", "results"))
+    names = ("lines", "claims", "owners", "returned", "results", "ranges")
+    return tuple(f"warmgate:{{{batch}}}:{name}" for name in names)

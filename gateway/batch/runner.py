@@ -75,6 +75,8 @@ class BatchRunner:
         self._wall_clock = wall_clock
         self._me = secrets.token_hex(8)
         self._active: set[str] = set()
+        self._unreadable: set[str] = set()
+        """Batches whose files could not be read, which was logged."""
         self._changed = asyncio.Event()
 
     def look(self) -> None:
@@ -102,14 +104,27 @@ class BatchRunner:
         """Do what the batch of *record* needs next. An error is logged, and the work is repeated later."""
         try:
             await self._step(batch_in(record))
+            self._unreadable.discard(record.id)
         except (StoreUnavailable, FilesUnavailable) as fault:
             _log.warning("batch %s has to wait: %s", record.id, fault)
+            await asyncio.sleep(AGAIN_S)
+        except OSError as fault:
+            self._note_unreadable(record.id, fault)
             await asyncio.sleep(AGAIN_S)
         except Exception:  # noqa: BLE001  # one batch must not end the others
             _log.exception("batch %s has to wait after an error", record.id)
             await asyncio.sleep(AGAIN_S)
         finally:
             self._active.discard(record.id)
+
+    def _note_unreadable(self, batch_id: str, fault: OSError) -> None:
+        """Log once that the files of a batch cannot be read."""
+        if batch_id not in self._unreadable:
+            if len(self._unreadable) >= DUE:
+                self._unreadable.clear()
+            self._unreadable.add(batch_id)
+            text = "batch %s has to wait: its files cannot be read: %s. All gateways must see the same files.folder."
+            _log.warning(text, batch_id, fault.strerror)
 
     async def _step(self, batch: TeamBatch) -> None:
         if batch.info.status in ENDED:
@@ -149,7 +164,7 @@ class BatchRunner:
             await self._fail(batch, faults)
             return
         await self._lines.begin(batch.id, planned.total)
-        await self._put(batch.changed(begun(info, planned.total, self._wall_clock())))
+        await self._put(batch.changed(begun(info, planned.total, list(planned.models), self._wall_clock())))
 
     def _model_faults(self, batch: TeamBatch, planned: Planned) -> Iterator[LineFault]:
         for model, line in planned.models.items():

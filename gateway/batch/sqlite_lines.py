@@ -3,11 +3,14 @@
 import sqlite3
 
 from gateway.batch.line_store import LineResult, Progress, decoded, encoded
+from gateway.batch.ranges import NO_WORKER, LineRange, LineRanges
 from gateway.storage.sqlite_file import SqliteFile
 
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS batch_lines (batch TEXT PRIMARY KEY, total INTEGER, next INTEGER, completed INTEGER,"
-    " failed INTEGER) WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS batch_lines (batch TEXT PRIMARY KEY, total INTEGER, completed INTEGER, failed INTEGER)"
+    " WITHOUT ROWID",
+    "CREATE TABLE IF NOT EXISTS batch_ranges (batch TEXT, worker TEXT, next INTEGER, stop INTEGER,"
+    " PRIMARY KEY (batch, worker)) WITHOUT ROWID",
     # An owner of NULL: its lease has ended, and the line must be claimed again.
     "CREATE TABLE IF NOT EXISTS batch_claims (batch TEXT, line INTEGER, owner TEXT, PRIMARY KEY (batch, line))"
     " WITHOUT ROWID",
@@ -16,7 +19,7 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS batch_results (batch TEXT, line INTEGER, result BLOB, PRIMARY KEY (batch, line))"
     " WITHOUT ROWID",
 )
-_NAMES = ("batch_lines", "batch_claims", "batch_owners", "batch_results")
+_NAMES = ("batch_lines", "batch_ranges", "batch_claims", "batch_owners", "batch_results")
 
 
 class SqliteLines:
@@ -28,24 +31,25 @@ class SqliteLines:
     async def begin(self, batch: str, total: int) -> None:
         def act(connection: sqlite3.Connection) -> None:
             _prepare(connection)
-            connection.execute("INSERT OR IGNORE INTO batch_lines VALUES (?, ?, 0, 0, 0)", (batch, total))
+            statement = "INSERT OR IGNORE INTO batch_lines (batch, total, completed, failed) VALUES (?, ?, 0, 0)"
+            if connection.execute(statement, (batch, total)).rowcount:
+                _write_ranges(connection, batch, [LineRange(NO_WORKER, 0, total)])
 
         await self._file.run(act)
 
-    async def claim(self, batch: str, owner: str, count: int, *, now: float, until: float) -> list[int]:
+    async def claim(
+        self, batch: str, owner: str, count: int, *, now: float, until: float, worker: str = NO_WORKER
+    ) -> list[int]:
         def act(connection: sqlite3.Connection) -> list[int]:
             _prepare(connection)
-            row = connection.execute("SELECT total, next FROM batch_lines WHERE batch = ?", (batch,)).fetchone()
-            if row is None:
+            if connection.execute("SELECT 1 FROM batch_lines WHERE batch = ?", (batch,)).fetchone() is None:
                 return []
             connection.execute("INSERT OR REPLACE INTO batch_owners VALUES (?, ?, ?)", (batch, owner, until))
             _release(connection, batch, now)
             query = "SELECT line FROM batch_claims WHERE batch = ? AND owner IS NULL ORDER BY line LIMIT ?"
             lines = [line for (line,) in connection.execute(query, (batch, count)).fetchall()]
-            total, following = row
-            fresh = range(following, min(total, following + count - len(lines)))
-            lines += fresh
-            connection.execute("UPDATE batch_lines SET next = ? WHERE batch = ?", (following + len(fresh), batch))
+            if len(lines) < count:
+                lines += _taken(connection, batch, worker, count - len(lines))
             claims = [(batch, line, owner) for line in lines]
             connection.executemany("INSERT OR REPLACE INTO batch_claims VALUES (?, ?, ?)", claims)
             return lines
@@ -99,6 +103,22 @@ class SqliteLines:
                 connection.execute(f"DELETE FROM {name} WHERE batch = ?", (batch,))  # noqa: S608  # literal names
 
         await self._file.run(act)
+
+
+def _taken(connection: sqlite3.Connection, batch: str, worker: str, count: int) -> range:
+    """Take up to *count* lines that were never claimed."""
+    query = "SELECT worker, next, stop FROM batch_ranges WHERE batch = ?"
+    ranges = LineRanges([LineRange(*row) for row in connection.execute(query, (batch,)).fetchall()])
+    taken = ranges.take(worker, count)
+    if taken:
+        connection.execute("DELETE FROM batch_ranges WHERE batch = ?", (batch,))
+        _write_ranges(connection, batch, ranges.left)
+    return taken
+
+
+def _write_ranges(connection: sqlite3.Connection, batch: str, ranges: list[LineRange]) -> None:
+    rows = [(batch, each.worker, each.next, each.stop) for each in ranges]
+    connection.executemany("INSERT INTO batch_ranges VALUES (?, ?, ?, ?)", rows)
 
 
 def _release(connection: sqlite3.Connection, batch: str, now: float) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final
 
+from cache_index import WorkerId
 from gateway.backends.delivery import Delivery
 from gateway.protocol import headers as header_rules
 from gateway.protocol.headers import Headers
@@ -36,6 +37,12 @@ class Incoming:
         """Delivery by the server in front of the gateway, or None if the gateway itself sends the request."""
         delivery: Delivery | None = self._scope.get("delivery")
         return delivery
+
+    @property
+    def workers(self) -> frozenset[WorkerId] | None:
+        """The only workers that may answer, or None if all may. Only the gateway itself sets them, never a caller."""
+        workers: frozenset[WorkerId] | None = self._scope.get("workers")
+        return workers
 
     @property
     def method(self) -> str:

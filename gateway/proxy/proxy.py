@@ -346,6 +346,8 @@ class Proxy:
         if exchange.delivery is not None:
             allowed = exchange.delivery.allowed(model.latest.workers)
             request = request.changed(allowed=allowed, streams=exchange.streams)
+        elif incoming.workers is not None:
+            request = request.changed(allowed=incoming.workers)
         if exchange.trace is not None:
             exchange.trace.asked(incoming, raw, body, request, caller)
         if model.pulls is not None:

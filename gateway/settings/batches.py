@@ -1,5 +1,7 @@
 """Settings for batches under ``/v1/batches``, which need files (`gateway.settings.files`)."""
 
+from typing import Annotated
+
 from pydantic import Field
 
 from gateway.protocol.field_types import Group
@@ -8,9 +10,20 @@ from gateway.settings.rules import Count, Positive
 
 class BatchesSettings(Group):
     max_in_flight_per_worker: Count = Field(
-        default=8,
+        default=32,
         description="maximum number of lines of batches that a gateway has in flight, per ready worker of a model. A "
-        "line starts only while no request waits for a worker of the model.",
+        "line starts only on a worker that computes no other prompt, and while no request waits for a worker of the "
+        "model.",
+    )
+    max_cache_share: Annotated[float, Field(gt=0, le=1)] = Field(
+        default=0.5,
+        description="maximum share of the cache of a worker that the lines of batches in flight on the worker occupy. "
+        "One line is always allowed.",
+    )
+    raise_before_s: Annotated[float, Field(ge=0, le=86_400)] = Field(
+        default=7200,
+        description="seconds before the end of a batch from which on its lines have the priority low, no longer wait "
+        "for idle workers, and can be answered by fallbacks if the key may use fallbacks",
     )
     max_team_batches: Count = Field(
         default=1000, description="maximum number of batches of a team, with those that have ended"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.batch.line_store import LineResult, LineStore, Progress
+from gateway.batch.ranges import NO_WORKER, LineRange, LineRanges
 from gateway.batch.redis_lines import RedisLines
 from gateway.batch.sqlite_lines import SqliteLines
 from gateway.storage.redis_link import redis_link
@@ -45,6 +46,30 @@ async def test_lines_are_claimed_in_order_and_once(store: LineStore) -> None:
     assert [3, 4, 5, 6] == await claimed(store, "y", 4)
     assert [7, 8, 9] == await claimed(store, "x", 4)
     assert [] == await claimed(store, "y", 4)
+
+
+async def test_each_worker_has_a_range_of_lines(store: LineStore) -> None:
+    """A worker without a range takes the second half of the largest one."""
+
+    async def lines(worker: str, count: int) -> list[int]:
+        return await store.claim("b", "x", count, now=0.0, until=30.0, worker=worker)
+
+    assert [[0, 1], [6], [4], [2, 3], [7, 8], [5], [9], []] == [
+        await lines(worker, count)
+        for worker, count in [("a", 2), ("b", 1), ("c", 1), ("a", 4), ("b", 2), ("a", 3), ("a", 3), ("c", 1)]
+    ]
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_lines_are_divided_as_ranges_are(store: LineStore, seed: int) -> None:
+    rng, ranges = random.Random(seed), LineRanges([LineRange(NO_WORKER, 0, 200)])
+    await store.begin("large", 200)
+    for _ in range(60):
+        worker, count = rng.choice(["a", "b", "c", "d", NO_WORKER]), rng.randint(1, 6)
+        found = await store.claim("large", "x", count, now=0.0, until=30.0, worker=worker)
+
+        assert list(ranges.take(worker, count)) == found
+    await store.forget("large")
 
 
 async def test_an_unknown_batch_has_no_lines(store: LineStore) -> None:

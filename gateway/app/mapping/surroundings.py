@@ -90,6 +90,8 @@ def batch_rules(settings: Settings) -> BatchRules:
         max_team_batches=batches.max_team_batches,
         keep_s=settings.files.keep_s,
         max_in_flight_per_worker=batches.max_in_flight_per_worker,
+        max_cache_share=batches.max_cache_share,
+        raise_before_s=batches.raise_before_s,
         lease_s=batches.lease_s,
         max_line_bytes=settings.server.max_body_bytes,
         max_lines=settings.files.max_lines,

@@ -60,12 +60,15 @@ class Caller:
         applies.
         """
 
-    def for_batch(self) -> "Caller":
-        """Return a caller for lines of batches that the same key created, which have the lowest priority. The network
-        of the request that created the batch was checked.
+    def for_batch(self, priority: CallerPriority = "batch", *, may_fall_back: bool = True) -> "Caller":
+        """Return a caller for lines of batches that the same key created. The network of the request that created the
+        batch was checked.
+
+        Fallbacks answer its requests if *may_fall_back* is true and they can answer requests of the key.
         """
         caller = Caller(self.team, self.key)
-        caller.priority = "batch"
+        caller.priority = priority
+        caller.may_fall_back = may_fall_back and self.may_fall_back
         caller.networks = None
         return caller
 

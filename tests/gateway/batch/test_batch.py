@@ -13,7 +13,7 @@ def test_a_batch_is_read_as_it_was_written() -> None:
 
 
 def test_a_change_is_the_next_version() -> None:
-    batch = new_batch("batch_1", "blue", INFO).changed(begun(INFO, 7, 110.9), due_at=5.0)
+    batch = new_batch("batch_1", "blue", INFO).changed(begun(INFO, 7, ["tiny"], 110.9), due_at=5.0)
 
     assert (2, 5.0) == (batch.record.version, batch.record.due_at)
     assert ("in_progress", 110, 7) == (batch.info.status, batch.info.in_progress_at, batch.info.total)

@@ -18,7 +18,14 @@ from tests.gateway.examples import Clock
 
 FIELDS = {"input_file_id": "file-1", "endpoint": "/v1/embeddings", "completion_window": "24h"}
 RULES = BatchRules(
-    max_team_batches=3, keep_s=1000.0, max_in_flight_per_worker=2, lease_s=10.0, max_line_bytes=1000, max_lines=100
+    max_team_batches=3,
+    keep_s=1000.0,
+    max_in_flight_per_worker=2,
+    max_cache_share=1.0,
+    raise_before_s=3600.0,
+    lease_s=10.0,
+    max_line_bytes=1000,
+    max_lines=100,
 )
 
 
@@ -159,6 +166,6 @@ async def test_a_batch_whose_files_are_being_written_cannot_be_cancelled(tmp_pat
     async with staged(tmp_path) as stage:
         batch_id = await stage.created()
         batch, _ = await stage.batches.find("blue", batch_id)
-        await stage.store.put(batch.changed(finalizing(begun(batch.info, 1, NOW), "completed", NOW)).record)
+        await stage.store.put(batch.changed(finalizing(begun(batch.info, 1, ["tiny"], NOW), "completed", NOW)).record)
         with pytest.raises(Conflict, match="its status is 'finalizing'"):
             await stage.batches.cancel("blue", batch_id)

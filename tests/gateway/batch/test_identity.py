@@ -16,10 +16,10 @@ async def test_a_line_runs_for_the_key_that_created_its_batch() -> None:
     """With the lowest priority, and with a secret that is valid only as long as lines run."""
     async with at_work(a_tenancy(a_team())) as tenancy:
         identity = KeyIdentity(tenancy.directory, tenancy.access)
-        caller = identity.caller("ci", "blue")
+        caller = identity.caller("ci", "blue", "patient")
         identity.lend("secret", caller)
 
-        assert caller is admitted(tenancy, "secret") is identity.caller("ci", "blue")
+        assert caller is admitted(tenancy, "secret") is identity.caller("ci", "blue", "patient")
         assert ("blue", "ci", "batch") == (caller.team_name, caller.key_id, caller.priority)
         identity.take_back("secret")
         identity.take_back("secret")
@@ -32,7 +32,7 @@ async def test_the_network_of_a_key_was_checked_when_its_batch_was_created() -> 
     team["keys"][0]["allowed_cidrs"] = ["10.0.0.0/8"]
     async with at_work(a_tenancy(team)) as tenancy:
         identity = KeyIdentity(tenancy.directory, tenancy.access)
-        caller = identity.caller("ci", "blue")
+        caller = identity.caller("ci", "blue", "patient")
         identity.lend("secret", caller)
 
         assert caller is admitted(tenancy, "secret")
@@ -42,10 +42,10 @@ async def test_the_network_of_a_key_was_checked_when_its_batch_was_created() -> 
 async def test_a_key_that_does_not_exist_runs_nothing(key: str, team: str) -> None:
     async with at_work(a_tenancy(a_team())) as tenancy:
         with pytest.raises(InvalidKey, match="does not exist any more"):
-            KeyIdentity(tenancy.directory, tenancy.access).caller(key, team)
+            KeyIdentity(tenancy.directory, tenancy.access).caller(key, team, "patient")
 
 
 async def test_a_blocked_team_runs_nothing() -> None:
     async with at_work(a_tenancy(a_team(blocked=True))) as tenancy:
         with pytest.raises(InvalidKey, match="is blocked"):
-            KeyIdentity(tenancy.directory, tenancy.access).caller("ci", "blue")
+            KeyIdentity(tenancy.directory, tenancy.access).caller("ci", "blue", "patient")

@@ -5,7 +5,17 @@ from typing import Any
 
 import pytest
 
-from gateway.batch.plan import LineFault, PlanJob, Planned, plan, planned_line, planned_lines, read_line
+from gateway.batch.plan import (
+    LineFault,
+    PlanJob,
+    Planned,
+    plan,
+    planned_line,
+    planned_lines,
+    read_line,
+    shared_bytes,
+    sort_key,
+)
 
 CHAT = "/v1/chat/completions"
 
@@ -135,3 +145,25 @@ def test_other_endpoints_are_planned(tmp_path: Path, endpoint: str, body: dict[s
     line = a_line(url=endpoint, body=body)
 
     assert Planned(1, [], {"tiny": 1}) == planned(tmp_path, line, endpoint=endpoint)
+
+
+def test_a_line_knows_what_follows_the_prompt_before(tmp_path: Path) -> None:
+    """In whole blocks of 256 bytes."""
+    planned(tmp_path, a_line("1", "a" * 1000 + "b" * 500), a_line("2", "a" * 1000), a_line("3", "c" * 300))
+    with (tmp_path / "plan").open("rb") as plan_file:
+        found = planned_lines(plan_file)
+
+    sizes = {line.number: line.prompt_bytes for line in found}
+    new = {line.number: line.prompt_bytes - line.step_bytes for line in found}
+    assert 500 == sizes[1] - sizes[2]
+    assert [0, 0, 768] == sorted(new.values())
+    assert 0 == new[3]
+
+
+def test_prompts_have_whole_blocks_in_common() -> None:
+    prompt = b"a" * 700
+
+    assert 512 == shared_bytes(sort_key("tiny", prompt), sort_key("tiny", prompt + b"b"))
+    assert 768 == shared_bytes(sort_key("tiny", prompt), sort_key("tiny", prompt))
+    assert 0 == shared_bytes(sort_key("tiny", prompt), sort_key("large", prompt))
+    assert 0 == shared_bytes(b"", sort_key("tiny", prompt))

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from cache_index import Prefix, WorkerId
 from gateway.batch import line_runner, runner
 from gateway.batch.batch import BatchInfo, TeamBatch, batch_in, new_batch
 from gateway.batch.counters import BatchCounters
+from gateway.batch.identity import Urgency
 from gateway.batch.lane import Lane
 from gateway.batch.line_runner import LineRunner
 from gateway.batch.plan import PlanJob, Planned, plan
@@ -22,6 +24,8 @@ from gateway.protocol.errors import InvalidKey, UnknownModel
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.team import Team
+from routing.booking import Ending, Outcome
+from routing.request import Request
 from tests.fakes.backends import Answers
 from tests.gateway.batch.examples import NOW, TYPE, a_form, in_pieces, names_in
 from tests.gateway.batch.test_batches import FIELDS, RULES, Stage
@@ -37,13 +41,23 @@ class _App:
     def __init__(self, **statuses: list[int]) -> None:
         self.statuses = statuses
         self.asked: list[str] = []
+        self.model = a_model(Answers(), Answers())
+        self.workers: list[frozenset[WorkerId] | None] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         name = json.loads((await receive())["body"])["input"]
         self.asked.append(name)
-        await self.may_answer.wait()
+        self.workers.append(scope["workers"])
+        fleet = self.model.fleet
+        request = Request(Prefix(b""), 4, 1.0, 1.0, streams=False, allowed=scope["workers"])
+        booking = fleet.bookings.book(request, fleet.candidates(request, 0.0)[0], 0.0)
+        assert booking is not None
+        try:
+            await self.may_answer.wait()
+        finally:
+            fleet.bookings.release(booking, Outcome(Ending.ABORTED), 0.0)
         left = self.statuses.get(name)
         status = left.pop(0) if left else 200
         headers = [(b"retry-after", b"0")]
@@ -54,7 +68,11 @@ class _App:
 class _Identity:
     is_valid = True
 
-    def caller(self, key: str, team: str) -> Caller:
+    def __init__(self) -> None:
+        self.urgencies: set[Urgency] = set()
+
+    def caller(self, key: str, team: str, urgency: Urgency) -> Caller:
+        self.urgencies.add(urgency)
         if not self.is_valid:
             raise InvalidKey("The key is blocked")
         return Caller(Team(name=team), Key(id=key, team=team, digest=""))
@@ -75,7 +93,7 @@ class Running:
         self.clock = Clock(NOW)
         self.counters = BatchCounters()
         self.line_runners: list[LineRunner] = []
-        self.lane = Lane(the_models(a_model(Answers(), Answers())), per_worker=2)
+        self.lane = Lane(the_models(app.model), per_worker=2)
         self.runner = self.another()
         stage.batches.on_change = self.runner.look
 
@@ -98,6 +116,7 @@ class Running:
             counters=self.counters,
             identity=self.identity,
             lease_s=10.0,
+            raise_before_s=3600.0,
             wall_clock=self.clock,
         )
         self.line_runners.append(made)
@@ -341,8 +360,60 @@ async def test_an_error_of_one_batch_does_not_end_the_others(tmp_path: Path, cap
         other = await gateway.ended(await gateway.create("b"))
         assert "completed" == other.info.status
         async with asyncio.timeout(50):
-            while "has to wait after an error" not in caplog.text:
+            while "has to wait: its files cannot be read: No such file or directory" not in caplog.text:
                 await asyncio.sleep(0.005)
         plan_file.write_bytes(data)
 
         assert "completed" == (await gateway.ended(broken)).info.status
+    assert 1 == caplog.text.count("files.folder")
+    assert "Traceback" not in caplog.text
+
+
+async def test_lines_run_on_the_workers_of_their_ranges(tmp_path: Path) -> None:
+    """Each line names one worker, and no fallback answers it."""
+    app = _App()
+    async with running(tmp_path, app) as gateway:
+        await gateway.ended(await gateway.create(*"abcdef"))
+
+        assert {frozenset([worker.id]) for worker in app.model.fleet} >= set(app.workers)
+        assert {"patient"} == gateway.identity.urgencies
+
+
+async def test_lines_of_a_batch_near_its_end_are_raised(tmp_path: Path) -> None:
+    """Any worker and any fallback can answer them."""
+    app = _App()
+    async with running(tmp_path, app) as gateway:
+        app.may_answer.clear()
+        batch_id = await gateway.create(*"abcdef")
+        async with asyncio.timeout(50):
+            while len(app.asked) < 4:
+                await asyncio.sleep(0.005)
+        gateway.clock.now = NOW + 86_400 - 3600
+        app.may_answer.set()
+        await gateway.ended(batch_id)
+
+        assert [None, None] == app.workers[4:]
+        assert {"patient", "raised"} == gateway.identity.urgencies
+
+
+async def test_a_batch_goes_on_after_most_of_a_day_without_gateways(tmp_path: Path) -> None:
+    app, stage = _App(), Stage(tmp_path)
+    gateway = Running(tmp_path, stage, app)
+    async with asyncio.TaskGroup() as tasks:
+        app.may_answer.clear()
+        former = tasks.create_task(gateway.runner.run())
+        batch_id = await gateway.create(*"abcdefghi")
+        async with asyncio.timeout(50):
+            while len(app.asked) < 4:
+                await asyncio.sleep(0.005)
+        former.cancel()
+    gateway.clock.now = NOW + 86_400 - 10
+    app.may_answer.set()
+    async with asyncio.TaskGroup() as tasks:
+        later = tasks.create_task(gateway.another().run())
+        batch = await gateway.ended(batch_id)
+        later.cancel()
+
+    assert "completed" == batch.info.status
+    assert list("abcdefghi") == await gateway.ids(batch.info.output_file_id)
+    await stage.file.aclose()

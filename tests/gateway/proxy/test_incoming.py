@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cache_index import WorkerId
 from gateway.proxy.incoming import JSON, Incoming
 
 
@@ -58,4 +59,12 @@ def test_workers_get_no_credentials() -> None:
 
     assert [(b"content-type", b"application/json"), (b"x-request-id", b"r-1"), (b"x-team", b"blue")] == (
         head.upstream_headers(b"r-1", JSON)
+    )
+
+
+def test_only_the_gateway_names_the_workers_of_a_request() -> None:
+    """In the scope, which no caller can change."""
+    assert incoming((b"workers", b"a")).workers is None
+    assert (
+        frozenset([WorkerId("a")]) == Incoming({"headers": [], "workers": frozenset([WorkerId("a")])}, _nothing).workers
     )

@@ -4,4 +4,4 @@ from gateway.settings.batches import BatchesSettings
 def test_a_worker_has_few_lines_in_flight() -> None:
     settings = BatchesSettings()
 
-    assert (8, 1000, 30) == (settings.max_in_flight_per_worker, settings.max_team_batches, settings.lease_s)
+    assert (32, 1000, 30) == (settings.max_in_flight_per_worker, settings.max_team_batches, settings.lease_s)

@@ -1,0 +1,86 @@
+"""Rules for the lines of batches on the workers of one fleet. Lines fill the time that other requests leave.
+
+1. A line begins only on a worker that computes no other prompt. A request that then arrives waits for at most one
+   prompt of a line.
+2. While other requests use the fleet, a line whose prompt takes long to compute begins only if most workers are idle,
+   so that a request that arrives finds an idle worker.
+3. A worker has at most N lines in flight, and they occupy at most a share of its cache.
+
+The figures behind the two thresholds are in benchmarks/results/batch.md.
+"""
+
+import math
+from collections import Counter
+from typing import Final
+
+from cache_index import WorkerId
+from routing.fleet import Fleet
+from routing.worker import Worker
+
+SHORT_S: Final = 0.2
+"""Seconds to compute the prompt of a line that needs no other idle worker: a step of 2,048 tokens on a usual GPU."""
+IDLE_SHARE: Final = 0.75
+"""Share of the workers that must be idle before a line with a longer prompt begins."""
+QUIET_S: Final = 10.0
+"""Seconds without another request after which lines no longer leave workers idle."""
+
+
+class Gate:
+    """Lines in flight on the workers of one fleet, and the decision whether one more may begin."""
+
+    def __init__(self, *, per_worker: int, max_cache_share: float = 1.0) -> None:
+        """Create the gate. *per_worker* is N, and *max_cache_share* is the share of a worker's cache."""
+        self._per_worker = per_worker
+        self._max_cache_share = max_cache_share
+        self._lines: Counter[WorkerId] = Counter()
+        self._tokens: Counter[WorkerId] = Counter()
+        self._used_at = -math.inf
+        """Time at which a request that is no line of a batch was last in flight."""
+
+    def lines(self, worker: WorkerId) -> int:
+        """Return the number of lines in flight on *worker*."""
+        return self._lines[worker]
+
+    def has_place(self, worker: Worker) -> bool:
+        """Return whether *worker* can have one more line in flight. All lines that began must have arrived there."""
+        lines = self._lines[worker.id]
+        return worker.is_answering and lines < self._per_worker and worker.in_flight >= lines
+
+    def may_begin(self, fleet: Fleet, worker: Worker, *, step_tokens: float, tokens: float, now: float) -> bool:
+        """Return whether a line may begin on *worker* now.
+
+        Its prompt has *tokens* tokens. *step_tokens* of them are not in the cache if the line before ran on *worker*.
+        """
+        if not self.has_place(worker) or not self._fits(worker, tokens):
+            return False
+        ready = [each for each in fleet if each.is_answering]
+        idle = [each for each in ready if _is_idle(each, now)]
+        if worker not in idle:
+            return False
+        if any(each.in_flight > self._lines[each.id] for each in ready):
+            self._used_at = now
+        is_short = worker.prefill_s(step_tokens) <= SHORT_S
+        return is_short or now > self._used_at + QUIET_S or len(idle) >= math.ceil(IDLE_SHARE * len(ready))
+
+    def begin(self, worker: WorkerId, tokens: float) -> None:
+        """Count a line with *tokens* tokens on *worker*."""
+        self._lines[worker] += 1
+        self._tokens[worker] += round(tokens)
+
+    def end(self, worker: WorkerId, tokens: float) -> None:
+        """Give back what `begin` counted."""
+        self._lines[worker] -= 1
+        self._tokens[worker] -= round(tokens)
+        if not self._lines[worker]:
+            del self._lines[worker], self._tokens[worker]
+
+    def _fits(self, worker: Worker, tokens: float) -> bool:
+        """Return whether the lines of *worker* would stay within their share of its cache. A lone line always fits."""
+        if worker.engine_capacity is None or not self._lines[worker.id]:
+            return True
+        blocks, block_size = worker.engine_capacity
+        return self._tokens[worker.id] + tokens <= self._max_cache_share * blocks * block_size
+
+
+def _is_idle(worker: Worker, now: float) -> bool:
+    return worker.load(now).backlog_s <= 0.0
