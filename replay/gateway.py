@@ -16,7 +16,7 @@ from routing.fleet import Fleet
 from routing.learning.load_rates import TierPrices
 from routing.queueing.late_binding import LateBinding
 from routing.queueing.release_policy import ReleasePolicy
-from routing.request import Request
+from routing.request import BATCH, Request
 from routing.strategies import STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 
@@ -76,9 +76,26 @@ class Gateway:
         )
         self._ask_of: dict[int, Ask] = {}
         self._bookings: dict[Ask, Booking] = {}
+        self._lines: dict[Ask, Request] = {}
         self._next_tick = TICK_S
         self._may_pull = setup.pulls
         self._pulls = setup.pulled_from
+
+    @property
+    def fleet(self) -> Fleet:
+        return self._fleet
+
+    @property
+    def waiting(self) -> int:
+        """Number of requests that wait for a worker."""
+        return self._dispatcher.waiting
+
+    def submit_line(self, ask: Ask, worker: WorkerId, now: float) -> None:
+        """Submit *ask* as a line of a batch, which only *worker* may answer. The next `poll` releases it."""
+        request = self._request(ask).changed(allowed=frozenset([worker]), priority=BATCH, streams=False)
+        self._ask_of[id(request)] = ask
+        self._lines[ask] = request  # an id stays unique as long as its request lives
+        self._dispatcher.submit(request, now)
 
     def submit(self, ask: Ask, now: float) -> None:
         request = self._request(ask)
@@ -99,6 +116,7 @@ class Gateway:
 
     def finished(self, ask: Ask, usage: Usage, now: float) -> None:
         outcome = Outcome(Ending.ANSWERED, ask.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
+        self._lines.pop(ask, None)
         self._fleet.bookings.release(self._bookings.pop(ask), outcome, now)
 
     def stored(self, worker: int, blocks: Sequence[int], parent: int | None, now: float) -> None:  # noqa: ARG002

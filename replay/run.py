@@ -127,6 +127,10 @@ class Run:
     def _expect(self, at: float, recorded: Recorded) -> None:
         heapq.heappush(self._arrivals, (at, next(self._serial), recorded))
 
+    def _begin(self, ask: Ask, recorded: Recorded) -> None:
+        """Note the line *recorded* of a batch, which the policy has submitted itself as *ask*."""
+        self._asked[recorded.number] = _Asked(recorded, ask, len(self._asked), begins_session=False)
+
     def _ask(self, recorded: Recorded) -> None:
         ask = Ask(recorded.number, recorded.session, recorded.prompt_tokens, recorded.blocks, self._now)
         begins_session = recorded.session is not None and recorded.session not in self._begun

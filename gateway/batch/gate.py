@@ -1,10 +1,11 @@
 """Rules for the lines of batches on the workers of one fleet. Lines fill the time that other requests leave.
 
-1. A line begins only on a worker that computes no other prompt. A request that then arrives waits for at most one
-   prompt of a line.
-2. While other requests use the fleet, a line whose prompt takes long to compute begins only if most workers are idle,
-   so that a request that arrives finds an idle worker.
-3. A worker has at most N lines in flight, and they occupy at most a share of its cache.
+1. While other requests use the fleet, a line begins only on a worker that computes no other prompt. A request that then
+   arrives waits for at most one prompt of a line.
+2. If the prompt of a line takes long to compute, most workers must be idle, so that a request that arrives finds one.
+3. While no other requests use the fleet, a line begins on a worker whose engine would begin it almost at once. Lines
+   show no end of their prefill, so the reports of the engine's queue decide, and not the predicted times alone.
+4. A worker has at most N lines in flight, and they occupy at most a share of its cache.
 
 The figures behind the two thresholds are in benchmarks/results/batch.md.
 """
@@ -54,13 +55,13 @@ class Gate:
         if not self.has_place(worker) or not self._fits(worker, tokens):
             return False
         ready = [each for each in fleet if each.is_answering]
-        idle = [each for each in ready if _is_idle(each, now)]
-        if worker not in idle:
-            return False
         if any(each.in_flight > self._lines[each.id] for each in ready):
             self._used_at = now
+        if now > self._used_at + QUIET_S:
+            return worker.room(worker.load(now).backlog_s, 0.0, now) >= 1.0
+        idle = [each for each in ready if _is_idle(each, now)]
         is_short = worker.prefill_s(step_tokens) <= SHORT_S
-        return is_short or now > self._used_at + QUIET_S or len(idle) >= math.ceil(IDLE_SHARE * len(ready))
+        return worker in idle and (is_short or len(idle) >= math.ceil(IDLE_SHARE * len(ready)))
 
     def begin(self, worker: WorkerId, tokens: float) -> None:
         """Count a line with *tokens* tokens on *worker*."""
