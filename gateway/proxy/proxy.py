@@ -77,10 +77,8 @@ class Proxy:
         """Create the proxy. *max_concurrent_requests* limits the requests in progress of all callers together. None
         means no limit. *keeps_decisions* keeps routing decisions for the receipts of requests.
         """
-        self._admission = admission
-        self._endpoints = endpoints
-        self._models = models
-        self._owners = owners
+        self._admission, self._owners = admission, owners
+        self._endpoints, self._models = endpoints, models
         self._relay = Relay(owners, disconnects)
         self._completed_requests = completed_requests
         self._disconnects, self._keep_alive = disconnects, keep_alive
