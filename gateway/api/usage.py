@@ -133,7 +133,7 @@ async def _limit_status(
 ) -> list[LimitStatus]:
     """Return the status of the caller's limits for all models together and for each configured model."""
     session = scoped_session(session or None, caller.team_name)
-    plans = [view.plans.plan_for(caller, model.metered, user, session) for model in view.models]
+    plans = [view.plans.plan_for(caller, model.metered, user, session, now=now) for model in view.models]
     return await limit_status(view.quota, caller.team.name, plans, now)
 
 

@@ -189,7 +189,7 @@ class Tenancy:
         caller = Caller(team, Key(id="", team=team.name, digest="", project=owners.project))
         plans = self._make_plans(self._calendar)  # the plans of requests stay in their cache
         session = scoped_session(owners.session, team.name)
-        asked = [plans.plan_for(caller, each, owners.user, session) for each in models]
+        asked = [plans.plan_for(caller, each, owners.user, session, now=now) for each in models]
         found = await limit_status(self.stores.quota, team.name, asked, now)
         return [each for each in found if each.scoped.scope != "user" or owners.user is not None]
 

@@ -17,6 +17,7 @@ from gateway.api.admin_v1 import (
     keys,
     models,
     overview,
+    raises,
     reload,
     requests,
     revocations,
@@ -92,7 +93,7 @@ def admin_api(
         known_workers,
     )
     docs = docs_router(title="Warmgate admin API", openapi_url=f"{PREFIX}/openapi.json", prefix=PREFIX)
-    routers = [teams.router, keys.router, usage.router, audit.router, docs]
+    routers = [teams.router, keys.router, raises.router, usage.router, audit.router, docs]
     if known_workers is not None:
         routers.append(added_workers.router)
     if gateway is not None:

@@ -22,9 +22,11 @@ from gateway.protocol.field_types import (
     Token,
     WorkerUrl,
 )
+from gateway.protocol.request_hints import MAX_NAME_LENGTH
 from gateway.tenancy.quota.budgets import BudgetMeasure
 from gateway.tenancy.teams.access_records import MAX_VALUE, RevokedScope
-from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.limit_raise import MAX_REASON
+from gateway.tenancy.teams.limits import Limits, Measure
 
 MOST_UNITS = 10**15
 """Highest accepted limit in tokens or requests. A double represents it exactly."""
@@ -36,6 +38,7 @@ MOST_NAMES = 1000
 MOST_SECONDS = 10**6
 """Maximum duration in a request body, in seconds."""
 LONGEST_GRACE_S = 30 * 86400
+LONGEST_RAISE_S = 90 * 86400
 LONGEST_MODEL, LONGEST_URL, LONGEST_ID = 300, 1000, 200
 """Maximum number of characters in a model name, a worker URL and an ID."""
 
@@ -263,6 +266,30 @@ class RevocationBody(RequestBody):
         le=MOST_KEPT_S,
         description="seconds after which the revocation ends; it must outlast the tokens",
     )
+
+
+class RaiseBody(RequestBody):
+    """Temporary raise of one limit. At most one of *user*, *session* and *project* can be given."""
+
+    measure: Measure = Field(description="limit to raise, which must exist")
+    amount: float = Field(gt=0, le=MOST_UNITS, description="amount of the limit while the raise lasts")
+    for_s: Annotated[float, Field(gt=0, le=LONGEST_RAISE_S)] = Field(
+        description="seconds until the raise ends, at most 90 days"
+    )
+    reason: Annotated[str, Field(min_length=1, max_length=MAX_REASON)] = Field(description="reason for the audit log")
+    model: ModelName | None = Field(
+        default=None, description="model whose limit is raised; null means the limit for all models"
+    )
+
+
+class TeamRaiseBody(RaiseBody):
+    user: Annotated[str, Field(max_length=MAX_NAME_LENGTH)] | None = Field(
+        default=None, description="end user whose limit is raised; empty for requests that name no end user"
+    )
+    session: Annotated[str, Field(min_length=1, max_length=MAX_NAME_LENGTH)] | None = Field(
+        default=None, description="session whose limit is raised"
+    )
+    project: EntityName | None = Field(default=None, description="project whose limit is raised")
 
 
 class CreditBody(RequestBody):

@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
+from msgspec import structs
 
 from gateway.api.admin_access import AdminKey, Who, needs
 from gateway.api.admin_v1 import paging
@@ -103,7 +104,8 @@ async def put_team(
         directory = await parts.entities.look()
         former = await parts.entities.team(name, to_change=True) if name in directory.teams else None
         check_match(if_match, former)
-        await _put(parts, who, team, former)
+        raises = () if former is None else former.raises
+        await _put(parts, who, structs.replace(team, raises=raises), former)
         return former is None
 
     is_new = await retried(put)
@@ -132,7 +134,7 @@ async def change_team(
     async def change() -> Team:
         former = await parts.entities.team(name, to_change=True)
         check_match(if_match, former)
-        team = team_of(name, patched(TeamState, team_state(former), patch))
+        team = structs.replace(team_of(name, patched(TeamState, team_state(former), patch)), raises=former.raises)
         await _put(parts, who, team, former)
         return team
 

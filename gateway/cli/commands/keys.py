@@ -7,6 +7,7 @@ from gateway.cli.commands import values
 from gateway.cli.commands.admin_client import AdminClient
 from gateway.cli.commands.fields import KEY_FIELDS, add_key_fields, said_of
 from gateway.cli.commands.output import Output
+from gateway.cli.commands.raises import add_key_raises
 from gateway.cli.commands.subcommands import Subcommands
 
 Json = dict[str, Any]
@@ -49,6 +50,7 @@ def add_key(commands: Subcommands) -> None:
 
     command = key.command("revoke", _revoke, help="delete a key; all gateways reject it within a second")
     command.add_argument("id", metavar="ID")
+    add_key_raises(key)
 
 
 async def _create(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:

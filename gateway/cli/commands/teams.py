@@ -6,6 +6,7 @@ from typing import get_args
 from gateway.cli.commands.admin_client import AdminClient
 from gateway.cli.commands.fields import TEAM_FIELDS, add_team_fields, said_of
 from gateway.cli.commands.output import CommandFailed, Output
+from gateway.cli.commands.raises import add_team_raises
 from gateway.cli.commands.subcommands import Subcommands
 from gateway.tenancy.quota.budgets import BudgetMeasure
 
@@ -42,6 +43,7 @@ def add_team(commands: Subcommands) -> None:
     command.add_argument(
         "--model", metavar="NAME", help="model whose limit to credit (default: the limit for all models)"
     )
+    add_team_raises(team)
 
 
 async def _create(client: AdminClient, arguments: argparse.Namespace, output: Output) -> None:

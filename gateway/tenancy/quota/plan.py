@@ -30,6 +30,7 @@ from gateway.tenancy.quota.output_length import Lengths
 from gateway.tenancy.quota.rate_headers import RateHeads
 from gateway.tenancy.quota.scope import Scope, Scoped
 from gateway.tenancy.teams.caller import Caller
+from gateway.tenancy.teams.limit_raise import raised_amount
 from gateway.tenancy.teams.limits import Limits, Measure
 
 MEASURES: tuple[Measure, ...] = get_args(Measure)
@@ -37,9 +38,9 @@ MOST_PLANS = 65_536
 """Maximum number of plans to keep, one for each caller and model. Above it, all plans are dropped and built again when
 needed.
 """
-MOST_NAMED_PLANS: Final = 2048
-"""Maximum number of plans to keep for single end users and sessions, each with at most about 12 kB. Above it, all of
-these plans are dropped and built again when needed.
+MOST_SPECIAL_PLANS: Final = 2048
+"""Maximum number of plans to keep for single end users and sessions, and with raised limits, each with at most about
+12 kB. Above it, all of these plans are dropped and built again when needed.
 """
 FIRST_REQUESTS: Final = 5.0
 """Minimum burst of a request limit. Without it, a limit of 10 per minute with a burst of a tenth would refuse the
@@ -139,7 +140,18 @@ class Plan:
 
     __slots__ = (
         *("_cached_weight", "_calendar", "_has_periods"),
-        *("counts_most", "counts_usd", "heads", "lengths", "limits", "meters", "plan_limits", "scoped", "unreserved"),
+        *(
+            "counts_most",
+            "counts_usd",
+            "ends_at",
+            "heads",
+            "lengths",
+            "limits",
+            "meters",
+            "plan_limits",
+            "scoped",
+            "unreserved",
+        ),
     )
 
     def __init__(
@@ -170,6 +182,8 @@ class Plan:
         ]
         self.unreserved = unreserved_minutes * min(per_minute, default=math.inf)
         """Maximum number of answer tokens beyond their reservations that the team can have in flight."""
+        self.ends_at = math.inf
+        """Time at which a raise of a limit ends, so that another plan applies, in seconds since 1970."""
         self._has_periods = any(each.period for each in self.plan_limits)
         self.meters: PlanMeters | None = None
         """Meters of all limits in the plan, or None if they are not looked up yet or if another process counts the
@@ -268,22 +282,30 @@ class Plans:
         # Both are equal to themselves only: comparing all fields of a caller would take longer than the rest.
         self._plans: dict[Caller, dict[Metered, Plan]] = {}
         self._size = 0
-        self._named: dict[tuple[Caller, Metered, str | None, str | None], Plan] = {}
-        """Plans with limits of single end users and sessions, by end user and session."""
+        self._special: dict[tuple[Caller, Metered, str | None, str | None], Plan] = {}
+        """Plans with limits of single end users and sessions, and plans with raised limits, by end user and session."""
 
     def __len__(self) -> int:
         """Return the number of plans in the cache."""
-        return self._size + len(self._named)
+        return self._size + len(self._special)
 
-    def plan_for(self, caller: Caller, model: Metered, user: str | None = None, session: str | None = None) -> Plan:
+    def plan_for(
+        self,
+        caller: Caller,
+        model: Metered,
+        user: str | None = None,
+        session: str | None = None,
+        *,
+        now: float = math.inf,
+    ) -> Plan:
         """Return the limits of a request of *caller* for *model*.
 
         *user* is the end user of the request, and *session* is its session as `scoped_session` returns it. None means
-        that the request names none.
+        that the request names none. *now*, in seconds since 1970, determines which temporary raises of limits apply.
         """
-        if caller.limits_users or caller.limits_sessions:
+        if caller.limits_users or caller.limits_sessions or caller.raises:
             user = (user or "") if caller.limits_users else None
-            return self._named_plan(caller, model, user, session if caller.limits_sessions else None)
+            return self._special_plan(caller, model, user, session if caller.limits_sessions else None, now)
         of_caller = self._plans.get(caller)
         if of_caller is not None:
             plan = of_caller.get(model)
@@ -291,33 +313,36 @@ class Plans:
                 return plan
         return self._made(caller, model)
 
-    def _named_plan(self, caller: Caller, model: Metered, user: str | None, session: str | None) -> Plan:
+    def _special_plan(self, caller: Caller, model: Metered, user: str | None, session: str | None, now: float) -> Plan:
         place = (caller, model, user, session)
-        plan = self._named.get(place)
-        if plan is None:
-            if len(self._named) >= MOST_NAMED_PLANS:
-                self._named.clear()
-            plan = self._named[place] = self._plan(caller, model, user, session)
+        plan = self._special.get(place)
+        if plan is None or plan.ends_at <= now < math.inf:
+            if len(self._special) >= MOST_SPECIAL_PLANS:
+                self._special.clear()
+            plan = self._special[place] = self._plan(caller, model, user, session, now)
+            plan.ends_at = min((each.until for each in caller.raises if now < each.until), default=math.inf)
         return plan
 
     def _made(self, caller: Caller, model: Metered) -> Plan:
         if self._size >= MOST_PLANS:
             self._plans.clear()
             self._size = 0
-        plan = self._plan(caller, model, None, None)
+        plan = self._plan(caller, model, None, None, math.inf)
         self._plans.setdefault(caller, {})[model] = plan
         self._size += 1
         return plan
 
-    def _plan(self, caller: Caller, model: Metered, user: str | None, session: str | None) -> Plan:
+    def _plan(self, caller: Caller, model: Metered, user: str | None, session: str | None, now: float) -> Plan:
         return Plan(
-            self._scoped(caller, model, user, session),
+            self._scoped(caller, model, user, session, now),
             cached_weight=self._cached_weight,
             calendar=self._calendar,
             unreserved_minutes=self._unreserved_minutes,
         )
 
-    def _scoped(self, caller: Caller, model: Metered, user: str | None, session: str | None) -> list[Scoped]:
+    def _scoped(
+        self, caller: Caller, model: Metered, user: str | None, session: str | None, now: float
+    ) -> list[Scoped]:
         key, team, project = caller.key, caller.team, caller.project or ""
         scopes: list[tuple[Scope, str, str | None, Limits | None]] = [
             ("key", key.id, None, key.limits),
@@ -333,6 +358,15 @@ class Plans:
             for measure in MEASURES:
                 amount = None if limits is None else getattr(limits, measure)
                 if amount is not None:
+                    if caller.raises:
+                        amount = raised_amount(
+                            *(float(amount), caller.raises),
+                            scope=scope,
+                            name=name,
+                            model=of_model,
+                            measure=measure,
+                            now=now,
+                        )
                     owner = _owner(scope, name)
                     within = owner if of_model is None else f"{owner}/model:{of_model}"
                     limit = self._limit(f"{within}/{measure}", measure, float(amount))

@@ -366,7 +366,8 @@ class Quota:
 
     def _begun(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
         """Return a new reservation that contains the units to reserve."""
-        plan, choices = self._plans.plan_for(caller, model, ask.user, ask.session), ask.choices
+        now = self._clock() if caller.raises else math.inf
+        plan, choices = self._plans.plan_for(caller, model, ask.user, ask.session, now=now), ask.choices
         lengths = plan.lengths
         if lengths is None or lengths.is_forgotten:
             lengths = plan.lengths = self._lengths.lengths_for(caller.team_name, model.name)

@@ -2,6 +2,7 @@
 
 from gateway.protocol.networks import Networks
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limit_raise import LimitRaise
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.permits import Permits
 from gateway.tenancy.teams.team import CallerPriority, Team
@@ -26,6 +27,7 @@ class Caller:
         "permits",
         "priority",
         "project",
+        "raises",
         "team",
         "team_name",
         "weight",
@@ -49,6 +51,8 @@ class Caller:
         """Whether each end user of the team has limits."""
         self.limits_sessions: bool = team.session_limits != Limits()
         """Whether each session of the team has limits."""
+        self.raises: tuple[LimitRaise, ...] = key.raises + team.raises
+        """Temporary raises of the caller's limits. Some may have ended."""
         self.permits = Permits(team, key)
         """Models and strategies that the caller is allowed to use."""
         self.networks: Networks | None = None if key.networks is None else Networks(key.networks)

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from gateway.tenancy.teams.limit_raise import LimitRaise
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.team import Priority
 
@@ -40,6 +41,8 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     model_limits: dict[str, Limits] = {}
     earlier: tuple[Former, ...] = ()
     """Secrets older than that of `former_digest` whose grace period has not ended, latest first."""
+    raises: tuple[LimitRaise, ...] = ()
+    """Temporary raises of limits of the key."""
 
     def formers(self, now: float) -> tuple[Former, ...]:
         """Return the former secrets that are valid at *now* in seconds since 1970, latest first."""

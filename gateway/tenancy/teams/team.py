@@ -4,6 +4,7 @@ from typing import Literal
 
 import msgspec
 
+from gateway.tenancy.teams.limit_raise import LimitRaise
 from gateway.tenancy.teams.limits import Limits
 
 Priority = Literal["high", "normal", "low"]
@@ -49,3 +50,5 @@ class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     """Limits of each single session. Requests that name no session have no such limit."""
     project_limits: dict[str, Limits] = {}
     """Limits for each project, by project name. The project of a request is that of its key."""
+    raises: tuple[LimitRaise, ...] = ()
+    """Temporary raises of limits of the team, and of end users, sessions and projects of the team."""

@@ -93,7 +93,7 @@ async def test_over_redis_everything_is_answered_as_over_sqlite(redis_server: Re
 
 READS = ["/teams", "/teams/x", "/keys", "/keys/x", "/usage", "/usage/users?team=x", "/usage/records", "/usage/export"]
 ROUTES = [
-    *(("GET", path, "viewer") for path in [*READS, "/audit"]),
+    *(("GET", path, "viewer") for path in [*READS, "/audit", "/teams/x/raises", "/keys/x/raises"]),
     ("POST", "/teams", "owner"),
     ("PUT", "/teams/x", "owner"),
     ("PATCH", "/teams/x", "operator"),
@@ -102,6 +102,8 @@ ROUTES = [
     ("PATCH", "/keys/x", "operator"),
     ("POST", "/keys/x/rotate", "owner"),
     ("DELETE", "/keys/x", "owner"),
+    *(("POST", f"/{kind}/x/raises", "operator") for kind in ("teams", "keys")),
+    *(("DELETE", f"/{kind}/x/raises/y", "operator") for kind in ("teams", "keys")),
 ]
 
 
@@ -132,10 +134,14 @@ async def test_all_routes_are_tried_here(admin: Administration) -> None:
     described = {
         (method.upper(), path) for path, operations in admin.api.openapi()["paths"].items() for method in operations
     }
-    tried = {
-        (method, f"/admin/v1{path.partition('?')[0]}".replace("/teams/x", "/teams/{name}").replace("/x", "/{key_id}"))
-        for method, path, _ in ROUTES
-    }
+    names = {"/teams/x": "/teams/{name}", "/x": "/{key_id}", "/raises/y": "/raises/{raise_id}"}
+
+    def described_path(path: str) -> str:
+        for tried_name, name in names.items():
+            path = path.replace(tried_name, name)
+        return f"/admin/v1{path.partition('?')[0]}"
+
+    tried = {(method, described_path(path)) for method, path, _ in ROUTES}
 
     assert described == tried
 

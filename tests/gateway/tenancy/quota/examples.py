@@ -3,6 +3,7 @@
 from gateway.tenancy.quota.limit import Charge, Limit
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limit_raise import LimitRaise
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.team import Team
 from tests.contracts.quota_stage import NOW, entry
@@ -31,6 +32,7 @@ def caller(
     user: Limits | None = None,
     session: Limits | None = None,
     project: Limits | None = None,
+    raises: tuple[LimitRaise, ...] = (),
 ) -> Caller:
     """Key ``ci`` of team ``blue`` and of its project ``search``."""
     team_of_all = Team(
@@ -40,6 +42,7 @@ def caller(
         user_limits=user or Limits(),
         session_limits=session or Limits(),
         project_limits={} if project is None else {"search": project},
+        raises=raises,
     )
     key_of_one = Key("ci", "blue", "0" * 64, project="search", limits=key or Limits(), model_limits=key_model or {})
     return Caller(team_of_all, key_of_one)

@@ -1,4 +1,4 @@
-"""Limits of end users, sessions and projects, compared with an independent count of the same requests."""
+"""Limits of end users, sessions and projects, and raises of them, compared with an independent count of requests."""
 
 import random
 from collections import defaultdict
@@ -16,7 +16,8 @@ from gateway.tenancy.quota.output_length import OutputLengths
 from gateway.tenancy.quota.plan import Calendar, Metered, Plans, Tokens
 from gateway.tenancy.quota.quota import Ask, Quota, Reservation
 from gateway.tenancy.teams.caller import Caller
-from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.limit_raise import LimitRaise, RaiseScope
+from gateway.tenancy.teams.limits import Limits, Measure
 from gateway.tenancy.teams.team import Team
 from tests.contracts.embedded_quota import embedded
 from tests.contracts.quota_stage import QuotaStage
@@ -31,6 +32,13 @@ SESSION = Limits(concurrent=3, tokens_per_minute=12_000)
 PROJECT = Limits(tokens_per_day=25_000)
 TEAM = Limits(tokens_per_minute=60_000, concurrent=12)
 
+RAISABLE: tuple[tuple[RaiseScope, str, Measure, float], ...] = (
+    ("user", "alice", "tokens_per_day", 9000.0),
+    ("user", "", "tokens_per_day", 9000.0),
+    ("session", "s-1", "concurrent", 3.0),
+    ("project", "search", "tokens_per_day", 25_000.0),
+    ("team", "blue", "concurrent", 12.0),
+)
 ROUNDING = 0.01
 """All amounts are whole, and a clock in seconds since 1970 counts a thousand tokens a second to 0.0002 tokens."""
 
@@ -65,6 +73,7 @@ class Oracle:
     """What is used, by owner and measure, as a person would count it: without leases, checkpoints or scripts."""
 
     now: float = NOW
+    raises: tuple[LimitRaise, ...] = ()
     used: defaultdict[tuple[str, str, str], float] = field(default_factory=lambda: defaultdict(float))
     buckets: dict[tuple[str, str], Bucket] = field(default_factory=dict)
 
@@ -94,11 +103,19 @@ class Oracle:
             "team": team.limits,
         }
         return [
-            (kind, owner, measure, amount)
+            (kind, owner, measure, self.raised(kind, owner.removeprefix("blue\0"), measure, amount))
             for kind, owner in self.owners(user, session)
             for measure, amount in msgspec.structs.asdict(amounts[kind]).items()
             if amount is not None
         ]
+
+    def raised(self, kind: str, owner: str, measure: str, amount: float) -> float:
+        """Raises double what is there, so the highest of two is the same as any of them."""
+        is_raised = any(
+            each.until > self.now and (each.scope, each.name, each.measure) == (kind, owner, measure)
+            for each in self.raises
+        )
+        return 2.0 * amount if is_raised else amount
 
     def grants(self, team: Team, user: str | None, session: str | None, tokens: float) -> bool:
         for kind, owner, measure, amount in self.limits(team, user, session):
@@ -163,6 +180,14 @@ class Play:
         self.oracle.charge(self.who.team, user, session, tokens, 1.0)
         self.running.append(Running(reservation, user, session, tokens))
 
+    def give_raise(self, rng: random.Random) -> None:
+        """Double a budget of an end user or of the project, or the number of requests that run at once."""
+        scope, name, measure, amount = rng.choice(RAISABLE)
+        until = self.oracle.now + rng.choice([2.5, 5400.0])
+        given = LimitRaise("r", scope, name, measure, 2.0 * amount, until, "a test")
+        self.oracle.raises += (given,)
+        self.who = caller(user=USER, session=SESSION, project=PROJECT, team=TEAM, raises=self.oracle.raises)
+
     async def end(self, place: int, share: float) -> None:
         each = self.running.pop(place)
         used = float(int(each.tokens * share))
@@ -178,7 +203,7 @@ class Play:
         """Compare what is left of every limit."""
         for user in USERS:
             for session in SESSIONS:
-                plan = self.plans.plan_for(self.who, TINY, user, session)
+                plan = self.plans.plan_for(self.who, TINY, user, session, now=self.oracle.now)
                 found = await limit_status(self.stage.store, "blue", [plan], self.oracle.now)
                 for each in found:
                     scoped = each.scoped
@@ -193,7 +218,9 @@ async def test_users_sessions_and_projects_get_what_they_have_and_no_more(stage:
     play = Play(stage)
     for _ in range(150):
         action = rng.random()
-        if action < 0.6:
+        if action < 0.03:
+            play.give_raise(rng)
+        elif action < 0.6:
             await play.ask(rng.choice(USERS), rng.choice(SESSIONS), float(rng.randrange(1, 1500)))
         elif action < 0.9 and play.running:
             await play.end(rng.randrange(len(play.running)), rng.choice([0.0, 0.5, 1.0, 1.0]))

@@ -12,6 +12,7 @@ from gateway.tenancy.quota import plan as plans
 from gateway.tenancy.quota.limit import Charge, Limit
 from gateway.tenancy.quota.plan import Calendar, Metered, Plan, Plans, Tokens
 from gateway.tenancy.teams.caller import Caller
+from gateway.tenancy.teams.limit_raise import LimitRaise
 from gateway.tenancy.teams.limits import Limits
 from tests.gateway.tenancy.quota.examples import NOW, caller
 
@@ -85,6 +86,22 @@ def test_each_name_has_its_own_limits_whatever_it_contains() -> None:
     assert 2 * len(names) == len(ids)
     assert {True} == {len(each) < 64 for each in ids}
     assert made.plan_for(who, TINY, "a", "blue\0s") is made.plan_for(who, TINY, "a", "blue\0s")
+
+
+def test_a_raise_applies_until_it_ends() -> None:
+    raises = (
+        LimitRaise("r1", "team", "blue", "tokens_per_minute", 90_000.0, NOW + 60.0, "launch"),
+        LimitRaise("r2", "user", "alice", "tokens_per_day", 900.0, NOW + 30.0, "evaluation"),
+    )
+    who = caller(user=Limits(tokens_per_day=200), team=Limits(tokens_per_minute=50_000), raises=raises)
+    made = made_plans()
+    found = [
+        [limit.amount for limit in made.plan_for(who, TINY, user, now=NOW + later).limits]
+        for later, user in ((0.0, "alice"), (0.0, "bob"), (30.0, "alice"), (59.0, "bob"), (60.0, "alice"))
+    ]
+
+    assert [[900, 90_000], [200, 90_000], [200, 90_000], [200, 90_000], [200, 50_000]] == found
+    assert made.plan_for(who, TINY, "bob", now=NOW + 61.0) is made.plan_for(who, TINY, "bob", now=NOW + 99.0)
 
 
 def test_a_team_without_such_limits_has_one_plan_for_all_names() -> None:
