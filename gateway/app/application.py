@@ -33,6 +33,7 @@ from gateway.api.first_use import OFTEN_ASKED, used_once
 from gateway.api.kept_looks import KeptLooks
 from gateway.api.kept_responses import KeptResponses
 from gateway.api.refused_logins import RefusedLogins
+from gateway.api.scim.application import scim_api
 from gateway.api.usage import SelfView
 from gateway.app.asgi import Gateway
 from gateway.app.batches import BatchParts, batch_parts
@@ -53,7 +54,7 @@ from gateway.app.mapping.surroundings import (
     team_receivers,
     trace_rules,
 )
-from gateway.app.mapping.tenancy import declared_in, tenancy_rules
+from gateway.app.mapping.tenancy import declared_in, scim_secrets, tenancy_rules
 from gateway.app.mapping.workers import access_of, model_workers, pace_of, parsed_workers, sharing_of
 from gateway.app.model_factory import Knowledge
 from gateway.app.reconciler import Reconciler
@@ -296,6 +297,7 @@ def create_app(
             completions=parts.path.proxy,
             login_token=login_token,
         ),
+        scim=_scim(settings, parts),
         cors_origins=settings.server.cors_origins,
         compress_min_bytes=settings.server.compress_min_bytes,
     )
@@ -518,6 +520,20 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
         stores.usage, stores.quota, tenancy.plans, fleet.models, tenancy.zone, parts.outside.wall_clock
     )
     return api
+
+
+def _scim(settings: Settings, parts: _Parts) -> FastAPI | None:
+    """Return the server through which issuers provision people and groups, or None if no issuer does."""
+    issuers, tenancy = scim_secrets(settings.identity), parts.rules.tenancy
+    if not issuers:
+        return None
+    return scim_api(
+        issuers,
+        store=tenancy.stores.teams,
+        directory=tenancy.directory,
+        refused_logins=parts.rules.refused_logins,
+        wall_clock=parts.outside.wall_clock,
+    )
 
 
 def _admin(settings: Settings, parts: _Parts) -> FastAPI:

@@ -31,12 +31,14 @@ class Gateway:
         probes: App,
         console: App | None = None,
         console_prefix: str = "/console",
+        scim: App | None = None,
+        scim_prefix: str = "/scim/v2",
         cors_origins: Sequence[str] = (),
         compress_min_bytes: int | None = None,
     ) -> None:
         """Serve *admin* under *admin_prefix*, or only on a separate port if *is_admin_apart* is true.
 
-        The same port serves *console* under *console_prefix*.
+        The same port serves *console* under *console_prefix*. The main port serves *scim* under *scim_prefix*.
         """
         self._api = api
         self._proxy = proxy
@@ -44,6 +46,8 @@ class Gateway:
         self._admin_prefix = admin_prefix
         self._console = None if is_admin_apart else console
         self._console_prefix = console_prefix
+        self._scim = scim
+        self._scim_prefix = scim_prefix
         self._around: App | None = None
         if compress_min_bytes is not None:
             self._around = Compression(self._serve, compress_min_bytes)
@@ -79,6 +83,8 @@ class Gateway:
                 return self._proxied(scope, receive, send)
         if self.admin is None and path.startswith(self._admin_prefix):
             return self._admin(*_naming_request(scope, receive, send))
+        if self._scim is not None and _is_below(path, self._scim_prefix):
+            return self._scim(*_naming_request(scope, receive, send))
         return self._api(*_naming_request(scope, receive, send))
 
     def _is_for_console(self, path: str) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 from gateway.app.identity_rules import IdentityRules
 from gateway.app.key_sets import KeySetReader
 from gateway.tenancy.identity.issued_tokens import IssuedTokens
+from gateway.tenancy.identity.provisioned import ProvisionedPeople
 from gateway.tenancy.identity.signing_keys import SigningKeys
 from gateway.tenancy.identity.token_verifier import TokenVerifier
 from gateway.tenancy.teams.directory import Directory
@@ -35,12 +36,17 @@ class TokenAccess:
             for issuer, source in rules.issuers
         ]
         self._keys = [keys for _, keys in issuers]
+        attributes = {
+            issuer.name: issuer.provisioning.attribute for issuer, _ in rules.issuers if issuer.provisioning is not None
+        }
+        provisioned = ProvisionedPeople(directory, attributes)
         self.tokens = IssuedTokens(
-            TokenVerifier(issuers, wall_clock=wall_clock),
+            TokenVerifier(issuers, wall_clock=wall_clock, provisioned=provisioned),
             directory,
             wall_clock=wall_clock,
             max_created_teams=rules.max_teams,
             create_team=create_team,
+            provisioned=provisioned,
         )
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:

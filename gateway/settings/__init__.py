@@ -62,7 +62,13 @@ from gateway.settings.fallbacks import (
     SpillSettings,
 )
 from gateway.settings.faults import SettingsError
-from gateway.settings.identity import IdentitySettings, IssuerSettings, TeamRuleSettings, TeamTemplateSettings
+from gateway.settings.identity import (
+    IdentitySettings,
+    IssuerSettings,
+    ScimSettings,
+    TeamRuleSettings,
+    TeamTemplateSettings,
+)
 from gateway.settings.models import ModelSettings, TokenizerSettings, WorkerSettings
 from gateway.settings.pulls import PullSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
@@ -116,6 +122,7 @@ __all__ = [
     "RouteRuleSettings",
     "RouteSettings",
     "RoutingSettings",
+    "ScimSettings",
     "ServerSettings",
     "ServiceSettings",
     "SettingRow",

@@ -1,17 +1,31 @@
 """Settings for tokens of identity providers, which callers send in place of API keys."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
 from gateway.protocol.contradictions import Contradiction
+from gateway.protocol.field_names import Place
 from gateway.protocol.field_types import EntityName, Group, PriorityName, Url, is_entity_name, rule
 from gateway.protocol.worker_address import is_http_address, is_printable_ascii
-from gateway.settings.rules import Count, FileName, Names, NotNegative, Positive, unless_contradictory
+from gateway.settings.rules import (
+    Count,
+    FileName,
+    Names,
+    NotNegative,
+    Positive,
+    Secret,
+    VariableName,
+    unless_contradictory,
+)
 from gateway.settings.teams import HardLimitSettings, LimitSettings
 
 _LOCAL = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?(/.*)?")
+
+LEAST_SCIM_SECRET = 24
+"""Minimum number of characters of the token for /scim/v2, which is open to the network."""
 
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA"]
 
@@ -117,6 +131,35 @@ class TeamRuleSettings(Group):
     )
 
 
+class ScimSettings(Group):
+    """Provisioning of people and groups by an identity provider."""
+
+    secret: Secret | None = Field(
+        default=None, description="token that the identity provider sends to /scim/v2, of at least 24 characters"
+    )
+    secret_env: VariableName | None = Field(default=None, description="environment variable that holds the token")
+    user_claim: Claim = Field(
+        default="sub", description="claim of tokens that identifies a provisioned user, compared with attribute"
+    )
+    attribute: Literal["userName", "externalId"] = Field(
+        default="userName", description="attribute of provisioned users to which user_claim is compared"
+    )
+    unknown_users: Literal["refuse", "allow"] = Field(
+        default="refuse",
+        description="what happens to tokens of users that are not provisioned: refuse, or allow, with the rules of the "
+        "issuer. Deactivated users are always refused.",
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        found = []
+        if self.secret is None and self.secret_env is None:
+            found.append(Contradiction(("secret",), "is required. Set secret or secret_env"))
+        if self.secret is not None and len(self.secret.get_secret_value()) < LEAST_SCIM_SECRET:
+            found.append(Contradiction(("secret",), f"is shorter than {LEAST_SCIM_SECRET} characters"))
+        return unless_contradictory(self, found)
+
+
 class IssuerSettings(Group):
     name: EntityName = Field(
         description="name of the issuer in logs, and in the ledger as the key id oidc:NAME of its requests"
@@ -162,6 +205,12 @@ class IssuerSettings(Group):
         description="rules that find the team of a token. The first matching rule applies."
     )
 
+    scim: ScimSettings | None = Field(
+        default=None,
+        description="provisioning of users and groups by the identity provider under /scim/v2 (SCIM 2.0). Rules can "
+        "use the names of the groups as the claim scim_groups. Null disables it.",
+    )
+
     @model_validator(mode="after")
     def _agrees_with_itself(self) -> Self:
         found = []
@@ -183,3 +232,16 @@ class IdentitySettings(Group):
     max_teams: Count = Field(
         default=1000, description="number of teams at which no more teams are created for tokens (create_team)"
     )
+
+
+def repeated_scim_secrets(issuers: Sequence[IssuerSettings]) -> list[Contradiction]:
+    """Return one contradiction for each SCIM token that an earlier issuer has, without the token."""
+    known: set[str] = set()
+    found: list[Contradiction] = []
+    for i, each in enumerate(issuers):
+        secret = None if each.scim is None or each.scim.secret is None else each.scim.secret.get_secret_value()
+        if secret is not None and secret in known:
+            place: Place = ("identity", "issuers", i, "scim", "secret")
+            found.append(Contradiction(place, "is the token of another issuer. Give each issuer its own token"))
+        known |= set() if secret is None else {secret}
+    return found

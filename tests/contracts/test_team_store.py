@@ -13,7 +13,7 @@ from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile
 from gateway.storage.unfit import StoreUnfit
 from gateway.tenancy.ledger.audit import AuditEntry
-from gateway.tenancy.teams.access_records import Revocation
+from gateway.tenancy.teams.access_records import AccessRecord, ProvisionedGroup, ProvisionedUser, Revocation
 from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.change_result import change_result
 from gateway.tenancy.teams.key import Key
@@ -229,18 +229,22 @@ async def test_listeners_hear_at_once_and_after_each_change(opened: Open) -> Non
 
 
 async def test_access_records_are_kept_and_heard_of(opened: Open) -> None:
-    made = Revocation("okta", "session", "sitzung-ß", 5.0, 9.0, "lost laptop")
+    revoked = Revocation("okta", "session", "sitzung-ß", 5.0, 9.0, "lost laptop")
+    user = ProvisionedUser("okta", "u1", "Ålice", groups=("g1",), attributes={"name": {"givenName": "Å"}})
+    group = ProvisionedGroup("okta", "g1", "Forschung ß", created_at=3.5)
+    made: dict[str, AccessRecord | None] = {each.name: each for each in (revoked, user, group)}
+    nothing: dict[str, AccessRecord | None] = dict.fromkeys(made)
     async with opened() as one, opened() as other, aclosing(other.changes()) as heard:
         await next_of(heard)
-        written = await one.write(PutAccess({made.name: made}, {made.name: None}), entry("session"))
+        written = await one.write(PutAccess(made, nothing), entry("session"))
         await next_of(heard)
 
-        assert Snapshot(1, access={made.name: made}) == written == await other.load()
+        assert Snapshot(1, access={each.name: each for each in (revoked, user, group)}) == written == await other.load()
     async with opened() as later:
         assert written == await later.load()
         with pytest.raises(Conflict):
-            await later.write(PutAccess({made.name: None}, {made.name: None}), entry("stale"))
-        await later.write(PutAccess({made.name: None}, {made.name: made}), entry("gone"))
+            await later.write(PutAccess(nothing, nothing), entry("stale"))
+        await later.write(PutAccess(nothing, made), entry("gone"))
         assert Snapshot(2) == await later.load()
 
 

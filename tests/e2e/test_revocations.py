@@ -1,8 +1,9 @@
-"""A revocation on one of three gateways stops a token on all of them."""
+"""A revocation or a deactivated user on one of three gateways stops tokens on all of them."""
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ from tests.storage import RedisServer
 pytestmark = pytest.mark.redis
 
 ADMIN = "the-admins-own-key"
+SCIM = "the-token-of-the-provider-0"
+CLAIMS = ("groups", "scim_groups")
+Gateways = list[GatewayProcess]
 
 
 async def status(gateway: GatewayProcess, said: str) -> int:
@@ -32,27 +36,36 @@ async def until(gateway: GatewayProcess, said: str, expected: int) -> None:
             await asyncio.sleep(0.02)
 
 
-async def test_a_revoked_session_is_refused_on_three_gateways_and_others_are_served(
-    redis_server: RedisServer, tmp_path: Path
-) -> None:
+@asynccontextmanager
+async def three_gateways(redis: RedisServer, folder: Path, **trusted: Any) -> AsyncIterator[tuple[Gateways, str]]:
+    """Three gateways that trust an issuer, and the address of the issuer."""
     async with AsyncExitStack() as exits:
         address = await exits.enter_async_context(issuer({"/keys": ok(key_set(jwk(curve_key())))}))
         worker = await exits.enter_async_context(serving(quick()))
-        rule = {"value": "llm", "team": "research", "create_team": {}}
-        trusted = {"name": "okta", "issuer": address, "jwks_url": f"{address}/keys"}
+        rules = [{"claim": claim, "value": "llm", "team": "research", "create_team": {}} for claim in CLAIMS]
+        okta = {"name": "okta", "issuer": address, "jwks_url": f"{address}/keys", "rules": rules}
         settings: dict[str, Any] = {
             "server": {"port": 0},
             "models": [{"name": "tiny", "workers": [{"url": worker, "id": "w"}]}],
-            "identity": {"issuers": [{**trusted, "audiences": ["warmgate"], "rules": [rule]}]},
-            "store": {"url": redis_server.url, "replicas": 3},
+            "identity": {"issuers": [{**okta, "audiences": ["warmgate"], **trusted}]},
+            "store": {"url": redis.url, "replicas": 3},
             "admin": {"keys": [{"id": "admin", "role": "operator", "secret": ADMIN}]},
             "health": {"interval_s": 0.2, "timeout_s": 10},
         }
-        starting = [gateway_process(tmp_path, settings, name=name) for name in "abc"]
-        gateways = await asyncio.gather(*(exits.enter_async_context(each) for each in starting))
-        now = time.time()
-        claims: dict[str, Any] = {"iss": address, "groups": ["llm"], "iat": now, "exp": now + 3000}
-        stolen, other = token(sid="stolen", **claims), token(sid="other", **claims)
+        starting = [gateway_process(folder, settings, name=name) for name in "abc"]
+        yield await asyncio.gather(*(exits.enter_async_context(each) for each in starting)), address
+
+
+def signed(address: str, **claims: Any) -> str:
+    now = time.time()
+    return token(**{"iss": address, "iat": now, "exp": now + 3000, "groups": ["llm"], **claims})
+
+
+async def test_a_revoked_session_is_refused_on_three_gateways_and_others_are_served(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    async with three_gateways(redis_server, tmp_path) as (gateways, address):
+        stolen, other = signed(address, sid="stolen"), signed(address, sid="other")
         for gateway in gateways:
             await until(gateway, stolen, 200)
             await until(gateway, other, 200)
@@ -63,3 +76,36 @@ async def test_a_revoked_session_is_refused_on_three_gateways_and_others_are_ser
         assert 401 == await status(gateways[0], stolen)
         await asyncio.gather(*(until(gateway, stolen, 401) for gateway in gateways))
         assert [200, 200, 200] == [await status(gateway, other) for gateway in gateways]
+
+
+async def test_a_deactivated_user_is_stopped_on_three_gateways_and_its_stream_ends_well(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    async with three_gateways(redis_server, tmp_path, scim={"secret": SCIM}) as (gateways, address):
+        users = [await provisioned(gateways[0], "Users", userName=name) for name in ("alice", "bob")]
+        await provisioned(gateways[1], "Groups", displayName="llm", members=[{"value": each} for each in users])
+        alice, bob = (signed(address, groups=[], sub=name) for name in ("alice", "bob"))
+        for gateway in gateways:
+            await until(gateway, alice, 200)
+            await until(gateway, bob, 200)
+        stream = {**chat("Hello"), "stream": True}
+        async with gateways[2].http.stream(
+            "POST", "/v1/chat/completions", json=stream, headers=bearer(alice)
+        ) as answer:
+            operation = {"op": "replace", "value": {"active": False}}
+            body = {"Operations": [operation]}
+            changed = await gateways[0].http.patch(f"/scim/v2/Users/{users[0]}", json=body, headers=bearer(SCIM))
+            lines = [line async for line in answer.aiter_lines() if line]
+
+        assert 200 == changed.status_code, changed.text
+        assert "data: [DONE]" == lines[-1]
+        assert 401 == await status(gateways[0], alice)
+        await asyncio.gather(*(until(gateway, alice, 401) for gateway in gateways))
+        assert [200, 200, 200] == [await status(gateway, bob) for gateway in gateways]
+
+
+async def provisioned(gateway: GatewayProcess, kind: str, **attributes: Any) -> str:
+    response = await gateway.http.post(f"/scim/v2/{kind}", json=attributes, headers=bearer(SCIM))
+    assert 201 == response.status_code, response.text
+    identifier: str = response.json()["id"]
+    return identifier

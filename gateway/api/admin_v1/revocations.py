@@ -82,7 +82,7 @@ async def revoke(
 )
 async def forgive(identifier: str, who: Who, parts: PartsOfApp) -> Response:
     found = (await parts.entities.look()).access.get(revocation_of_id(identifier))
-    if found is None:
+    if not isinstance(found, Revocation):
         raise UnknownEntity(f"There is no revocation {identifier[:100]!r}")
     entry = parts.audit(who, "delete", "revocation", found.id, before=_response(found))
     await parts.entities.write(PutAccess({found.name: None}, {found.name: found}), entry)
@@ -90,7 +90,7 @@ async def forgive(identifier: str, who: Who, parts: PartsOfApp) -> Response:
 
 
 def _revocations(directory: Directory) -> list[Revocation]:
-    return list(directory.access.values())
+    return [each for each in directory.access.values() if isinstance(each, Revocation)]
 
 
 def _response(revocation: Revocation) -> Json:

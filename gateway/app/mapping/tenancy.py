@@ -13,6 +13,7 @@ from gateway.settings import (
     IssuerSettings,
     KeySettings,
     PriceSettings,
+    ScimSettings,
     Settings,
     SettingsError,
     TeamRuleSettings,
@@ -21,7 +22,7 @@ from gateway.settings import (
 )
 from gateway.settings.rules import SQLITE, OnUnavailable
 from gateway.storage.sqlite_file import MEMORY
-from gateway.tenancy.identity.issuer import Issuer
+from gateway.tenancy.identity.issuer import Issuer, Provisioning
 from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.quota.share import Policy, WhenAway
 from gateway.tenancy.teams.declared import Declared, DeclaredKey, DeclaredTeam, TwoKeysOneSecretError, digested
@@ -169,7 +170,21 @@ def _issuer(settings: IssuerSettings) -> Issuer:
         max_lifetime_s=settings.max_lifetime_s,
         user_claim=settings.user_claim,
         rules=tuple(map(_rule, settings.rules)),
+        provisioning=None if settings.scim is None else _provisioning(settings.scim),
     )
+
+
+def _provisioning(settings: ScimSettings) -> Provisioning:
+    return Provisioning(settings.user_claim, settings.attribute, accepts_unknown=settings.unknown_users == "allow")
+
+
+def scim_secrets(settings: IdentitySettings) -> dict[str, str]:
+    """Return the names of the issuers that provision people, by the token that they send."""
+    return {
+        each.scim.secret.get_secret_value(): each.name
+        for each in settings.issuers
+        if each.scim is not None and each.scim.secret is not None
+    }
 
 
 def _source(settings: IssuerSettings) -> KeySource:

@@ -15,7 +15,9 @@ from msgspec import structs
 
 from gateway.protocol.errors import Forbidden, InvalidKey
 from gateway.protocol.field_types import is_entity_name
+from gateway.tenancy.identity.provisioned import ProvisionedPeople
 from gateway.tenancy.identity.token_verifier import TokenVerifier, VerifiedToken
+from gateway.tenancy.teams.access_records import Revocation
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.key import Key
@@ -38,12 +40,14 @@ class IssuedTokens:
         wall_clock: Callable[[], float],
         max_created_teams: int,
         create_team: Callable[[Team, str], Awaitable[None]],
+        provisioned: ProvisionedPeople | None = None,
     ) -> None:
         self._verifier = verifier
         self._directory = directory
         self._wall_clock = wall_clock
         self._max_created_teams = max_created_teams
         self._create_team = create_team
+        self._provisioned = provisioned
         self._tokens: dict[bytes, VerifiedToken] = {}
         self._callers: dict[tuple[str, str | None, str, int], Caller] = {}
         """Callers by issuer, end user, team and rule, so that all tokens of an end user share one object."""
@@ -64,6 +68,11 @@ class IssuedTokens:
         if verified is None or self._wall_clock() >= verified.expires_at:
             return None
         self._check_not_revoked(verified)
+        if verified.person is not None and self._provisioned is not None:
+            standing = self._provisioned.standing(verified.issuer, verified.person)
+            if standing != verified.standing:  # the groups or the state of the person changed
+                del self._tokens[_digest(token)]
+                return None
         team = self._directory.teams.get(verified.grant.team)
         return None if team is None else self._caller(verified, team)
 
@@ -92,7 +101,7 @@ class IssuedTokens:
         for name in verified.revocations:
             found = records.get(name)
             if (
-                found is not None
+                isinstance(found, Revocation)
                 and self._wall_clock() < found.expires_at
                 and (found.scope != "subject" or verified.issued_at <= found.revoked_at)
             ):

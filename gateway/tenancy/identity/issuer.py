@@ -1,8 +1,21 @@
 """Issuer of tokens, and what the gateway expects of its tokens."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from gateway.tenancy.identity.team_rule import TeamRule
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioning:
+    """Comparison of tokens with provisioned people."""
+
+    claim: str = "sub"
+    """Claim that identifies the person of a token."""
+    attribute: Literal["userName", "externalId"] = "userName"
+    """Attribute of people to which the claim is compared."""
+    accepts_unknown: bool = False
+    """Whether tokens of people who are not provisioned are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,3 +38,5 @@ class Issuer:
     """Claim with the end user."""
     rules: tuple[TeamRule, ...]
     """Rules for the team of a token. The first matching rule applies."""
+    provisioning: Provisioning | None = None
+    """Comparison of tokens with people whom the issuer provisions with SCIM, or None if it provisions no one."""

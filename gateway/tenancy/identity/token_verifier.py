@@ -16,6 +16,7 @@ import msgspec
 from gateway.protocol.errors import DECODE_ERRORS, Forbidden, InvalidKey
 from gateway.tenancy.identity.claims import values_at
 from gateway.tenancy.identity.issuer import Issuer
+from gateway.tenancy.identity.provisioned import GROUPS_CLAIM, ProvisionedPeople, Standing, check_standing
 from gateway.tenancy.identity.public_keys import BadSignatureError, signed_payload
 from gateway.tenancy.identity.signing_keys import SigningKeys
 from gateway.tenancy.identity.team_rule import TeamGrant, team_grant
@@ -44,6 +45,10 @@ class VerifiedToken:
     """Earliest time at which the token can have been issued, by the clock of the gateway, or 0 if it is not known."""
     revocations: tuple[str, ...] = ()
     """Row names of all revocations that can concern the token (`revocation_name`)."""
+    person: str | None = None
+    """Value of the claim that identifies the provisioned person, or None if the issuer provisions no people."""
+    standing: Standing | None = None
+    """Standing of the person when the token was verified, or None if the person was not provisioned."""
 
 
 class _Header(msgspec.Struct):
@@ -65,8 +70,16 @@ class _Claims(msgspec.Struct):
 class TokenVerifier:
     """Verifier of the tokens of *issuers*, each with its keys. *wall_clock* returns seconds since 1970."""
 
-    def __init__(self, issuers: Sequence[tuple[Issuer, SigningKeys]], *, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        issuers: Sequence[tuple[Issuer, SigningKeys]],
+        *,
+        wall_clock: Callable[[], float],
+        provisioned: ProvisionedPeople | None = None,
+    ) -> None:
+        """Create the verifier. *provisioned* is required if an issuer provisions people."""
         self._issuers = {issuer.url: (issuer, keys) for issuer, keys in issuers}
+        self._provisioned = provisioned
         self._wall_clock = wall_clock
 
     async def verify(self, token: str) -> VerifiedToken:
@@ -74,7 +87,8 @@ class TokenVerifier:
 
         Raises:
             InvalidKey: if the token is malformed, expired, or not from a configured issuer for this gateway.
-            Forbidden: ``no_team`` if no rule gives the token a team.
+            Forbidden: ``no_team`` if no rule gives the token a team, or ``user_not_provisioned`` if its person must be
+                provisioned and is not.
             IssuerUnavailable: if the signing key is unknown, and the keys of the issuer cannot be read.
         """
         header, claims = _parts(token)
@@ -91,13 +105,31 @@ class TokenVerifier:
         except BadSignatureError:
             raise InvalidKey("The signature of the token is not valid") from None
         values = msgspec.json.decode(payload, type=dict[str, Any])
+        person, standing = self._standing(issuer, values)
         grant = team_grant(issuer.rules, values)
         if grant is None:
             text = f"The token is valid, but no rule for the issuer {issuer.name!r} gives the token a team"
             raise Forbidden(text, code="no_team")
         user = _user(values, issuer.user_claim)
         issued_at = max(0.0, (claims.iat or 0.0) - issuer.leeway_s)
-        return VerifiedToken(issuer.name, user, grant, expires_at, issued_at, _revocations(issuer, values, user))
+        revocations = _revocations(issuer, values, user)
+        return VerifiedToken(issuer.name, user, grant, expires_at, issued_at, revocations, person, standing)
+
+    def _standing(self, issuer: Issuer, values: dict[str, Any]) -> tuple[str | None, Standing | None]:
+        """Return the person in the claims *values*, with the standing. Add the groups of the person to *values*.
+
+        Raises:
+            InvalidKey: if the person is deactivated.
+            Forbidden: ``user_not_provisioned`` if the person is not provisioned and must be.
+        """
+        if issuer.provisioning is None or self._provisioned is None:
+            return None, None
+        found = values_at(values, issuer.provisioning.claim)
+        person = found[0] if found else ""
+        standing = self._provisioned.standing(issuer.name, person)
+        check_standing(standing, issuer.provisioning)
+        values[GROUPS_CLAIM] = [] if standing is None else list(standing.groups)
+        return person, standing
 
     def _check(self, header: _Header, claims: _Claims, issuer: Issuer) -> float:
         """Return the time at which the token expires, or raise an error if the token cannot be valid."""

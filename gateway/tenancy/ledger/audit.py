@@ -21,7 +21,7 @@ Action = Literal[
     "login",
     "logout",
 ]
-Kind = Literal["team", "key", "worker", "route", "revocation", "settings", "login"]
+Kind = Literal["team", "key", "worker", "route", "revocation", "user", "group", "settings", "login"]
 
 HIDDEN = frozenset({"digest", "former_digest", "secret", "secret_sha256", "secret_env", "pepper", "api_key"})
 """Names of fields that the audit log omits at any depth, because they contain secrets or digests."""

@@ -1,7 +1,7 @@
 """Records that decide which tokens of identity providers are accepted, in their stored form, without secrets."""
 
 import hashlib
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -9,6 +9,14 @@ MAX_REVOCATIONS: Final = 10_000
 """Maximum number of revocations in a store. Expired ones are removed when a new one is added."""
 MAX_VALUE: Final = 512
 """Maximum number of characters of a revoked value."""
+
+MAX_USERS: Final = 10_000
+"""Maximum number of provisioned people in a store."""
+MAX_GROUPS: Final = 1_000
+"""Maximum number of provisioned groups in a store."""
+MAX_USER_GROUPS: Final = 200
+"""Maximum number of groups of a person. Microsoft Entra has the same limit for tokens."""
+MAX_ATTRIBUTE_BYTES: Final = 4096
 
 RevokedScope = Literal["token", "session", "subject"]
 
@@ -40,7 +48,45 @@ class Revocation(msgspec.Struct, frozen=True, omit_defaults=True, tag="revocatio
         return self.name.removeprefix(_REVOCATION)
 
 
-AccessRecord = Revocation
+class ProvisionedUser(msgspec.Struct, frozen=True, omit_defaults=True, tag="user"):
+    """Person that an identity provider keeps up to date with SCIM. Times are in seconds since 1970."""
+
+    issuer: str
+    """Name of the issuer in the settings."""
+    id: str
+    user_name: str
+    active: bool = True
+    external_id: str | None = None
+    groups: tuple[str, ...] = ()
+    """Ids of the groups of which the person is a member."""
+    attributes: dict[str, Any] = {}
+    """All other attributes in the form of SCIM, at most `MAX_ATTRIBUTE_BYTES` as JSON."""
+    created_at: float = 0.0
+    changed_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the row of the person in the store."""
+        return user_row(self.id)
+
+
+class ProvisionedGroup(msgspec.Struct, frozen=True, omit_defaults=True, tag="group"):
+    """Group that an identity provider keeps up to date with SCIM. Its members name it."""
+
+    issuer: str
+    id: str
+    display_name: str
+    external_id: str | None = None
+    created_at: float = 0.0
+    changed_at: float = 0.0
+
+    @property
+    def name(self) -> str:
+        """Name of the row of the group in the store."""
+        return group_row(self.id)
+
+
+AccessRecord = Revocation | ProvisionedUser | ProvisionedGroup
 
 _REVOCATION: Final = "revocation/"
 
@@ -54,3 +100,13 @@ def revocation_name(issuer: str, scope: RevokedScope, value: str) -> str:
 def revocation_of_id(identifier: str) -> str:
     """Return the row name of the revocation with *identifier*."""
     return _REVOCATION + identifier
+
+
+def user_row(identifier: str) -> str:
+    """Return the row name of the person with *identifier*."""
+    return f"user/{identifier}"
+
+
+def group_row(identifier: str) -> str:
+    """Return the row name of the group with *identifier*."""
+    return f"group/{identifier}"

@@ -1,12 +1,21 @@
 """Result of a change to a store, computed before anything is written."""
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TypeVar, assert_never
 
 from gateway.protocol.errors import Conflict, UnknownEntity
-from gateway.tenancy.teams.access_records import MAX_REVOCATIONS, AccessRecord
+from gateway.tenancy.teams.access_records import (
+    MAX_GROUPS,
+    MAX_REVOCATIONS,
+    MAX_USERS,
+    AccessRecord,
+    ProvisionedGroup,
+    ProvisionedUser,
+    Revocation,
+)
 from gateway.tenancy.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker, name_of
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.route_weights import MAX_ROUTES, RouteWeights
@@ -26,6 +35,12 @@ from gateway.tenancy.teams.team_store import (
 )
 
 E = TypeVar("E", Team, Key, AddedWorker, RouteWeights, AccessRecord)
+
+_MOST_RECORDS = (
+    (Revocation, MAX_REVOCATIONS, "revocations"),
+    (ProvisionedUser, MAX_USERS, "users"),
+    (ProvisionedGroup, MAX_GROUPS, "groups"),
+)
 
 NO_WORKERS: Mapping[str, AddedWorker | None] = MappingProxyType({})
 NO_ROUTES: Mapping[str, RouteWeights | None] = MappingProxyType({})
@@ -114,9 +129,34 @@ def _access_result(
             raise Conflict("The object has changed meanwhile. Read it again and repeat your change.")
     changed = {name: record for name, record in records.items() if record is not None or name in snapshot.access}
     result = _result(snapshot, {}, {}, access=changed)
-    if len(result.snapshot.access) > MAX_REVOCATIONS:
-        raise Conflict(f"There are {MAX_REVOCATIONS} revocations. Delete those that are no longer needed.")
+    kinds = {type(record) for record in changed.values()}
+    for kind, most, plural in _MOST_RECORDS:
+        if kind in kinds and sum(type(record) is kind for record in result.snapshot.access.values()) > most:
+            raise Conflict(f"There are {most} {plural}. Delete those that are no longer needed.")
+    if any(isinstance(record, ProvisionedUser | ProvisionedGroup) for record in changed.values()):
+        _check_unique(changed, result.snapshot.access)
     return result
+
+
+def _check_unique(changed: Mapping[str, AccessRecord | None], records: Mapping[str, AccessRecord]) -> None:
+    """Check that no two people of an issuer have the same user name, and no two groups the same name. O(records)."""
+    names = Counter(map(_provisioned_name, records.values()))
+    for record in changed.values():
+        if record is not None and names[_provisioned_name(record)] > 1:
+            if isinstance(record, ProvisionedUser):
+                raise Conflict("Another user has the same userName", param="userName")
+            if isinstance(record, ProvisionedGroup):
+                raise Conflict("Another group has the same displayName", param="displayName")
+
+
+def _provisioned_name(record: AccessRecord) -> tuple[str, str, str]:
+    match record:
+        case ProvisionedUser():
+            return "user", record.issuer, record.user_name.casefold()
+        case ProvisionedGroup():
+            return "group", record.issuer, record.display_name.casefold()
+        case _:
+            return "revocation", record.issuer, record.name
 
 
 def _check_deleted(kind: str, name: str, former: Team | Key | None, present: Team | Key | None) -> None:

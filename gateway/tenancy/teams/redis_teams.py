@@ -72,7 +72,7 @@ class RedisTeamStore:
         """Revision in the store, together with the snapshot of that revision."""
         self._teams, self._keys = Rows(Team), Rows(Key)
         self._workers, self._routes = Rows(AddedWorker), Rows(RouteWeights)
-        self._access = Rows(AccessRecord)
+        self._access: Rows[AccessRecord] = Rows(AccessRecord)  # type: ignore[arg-type]  # a union is not a type
         self._expected = b""
         """Identity that the store must have. If it is empty, any identity is accepted."""
 

@@ -31,7 +31,7 @@ class Rows(Generic[E]):
     """
 
     def __init__(self, kind: type[E]) -> None:
-        self._kind: type[E] = kind
+        self._kind = getattr(kind, "__name__", "access record")  # a union has no name
         self._decoder: msgspec.json.Decoder[E] = msgspec.json.Decoder(kind)
         self._read: dict[str, tuple[bytes, E | None]] = {}
 
@@ -48,5 +48,5 @@ class Rows(Generic[E]):
             return self._decoder.decode(row)
         except (msgspec.MsgspecError, UnicodeDecodeError):
             # Logged once per row, without its content.
-            _log.error("the row of %s %r in the store cannot be read and is skipped", self._kind.__name__, name)
+            _log.error("the row of %s %r in the store cannot be read and is skipped", self._kind, name)
             return None

@@ -64,7 +64,7 @@ class SqliteTeamStore:
         self._identity: Identity | None = None
         self._teams, self._keys = Rows(Team), Rows(Key)
         self._workers, self._routes = Rows(AddedWorker), Rows(RouteWeights)
-        self._access = Rows(AccessRecord)
+        self._access: Rows[AccessRecord] = Rows(AccessRecord)  # type: ignore[arg-type]  # a union is not a type
         self._written = asyncio.Event()
 
     @property

@@ -145,3 +145,11 @@ async def test_a_request_that_the_proxy_does_not_serve_has_an_id_in_request_and_
     assert b"mine" == (await site.ask("/healthz", headers=[(b"x-request-id", b"mine")]))[b"x-request-id"]
     assert 32 == len((await site.ask("/healthz"))[b"x-request-id"])
     assert (b"x-request-id", b"mine") == site.api.scopes[0]["headers"][0]
+
+
+@pytest.mark.parametrize(
+    ("path", "server"), [("/scim/v2/Users", b"scim"), ("//scim/v2/Users/", b"scim"), ("/scim/v2x", b"api")]
+)
+async def test_scim_has_its_prefix_where_it_is_enabled(path: str, server: bytes) -> None:
+    assert server == (await Site(scim=Answering("scim")).ask(path))[b"served-by"]
+    assert b"api" == (await Site().ask(path))[b"served-by"]

@@ -1,6 +1,7 @@
 from typing import Any
 
 import pytest
+import yaml
 from pydantic import ValidationError
 
 from gateway.settings.identity import IssuerSettings
@@ -69,3 +70,39 @@ def test_two_issuers_have_different_names_and_addresses() -> None:
 
     assert 2 == len(sentences(f"{SMALLEST}\nidentity: {{issuers: [{one}, {one}]}}"))
     assert (1000, ()) == (parsed(SMALLEST).identity.max_teams, parsed(SMALLEST).identity.issuers)
+
+
+SCIM_SECRET = "a-token-of-24-characters"
+
+
+def test_provisioning_needs_a_long_token_of_its_own() -> None:
+    second = {**ISSUER, "name": "entra", "issuer": "https://other.example.com/"}
+    of_both = [{**each, "scim": {"secret": SCIM_SECRET}} for each in (ISSUER, second)]
+    scim = parsed(with_issuers(*of_both[:1])).identity.issuers[0].scim
+
+    assert scim is not None
+    assert ("sub", "userName", "refuse") == (scim.user_claim, scim.attribute, scim.unknown_users)
+    assert SCIM_SECRET not in repr(scim)
+    assert ["identity.issuers[1].scim.secret is the token of another issuer. Give each issuer its own token."] == (
+        sentences(with_issuers(*of_both))
+    )
+    assert ["identity.issuers[0].scim.secret is shorter than 24 characters."] == sentences(
+        with_issuers({**ISSUER, "scim": {"secret": SCIM_SECRET[:-1]}})
+    )
+    assert ["identity.issuers[0].scim.secret is required. Set secret or secret_env."] == sentences(
+        with_issuers({**ISSUER, "scim": {}})
+    )
+
+
+def test_the_token_of_a_provisioning_issuer_can_come_from_the_environment() -> None:
+    issuers = with_issuers({**ISSUER, "scim": {"secret_env": "OKTA_SCIM_TOKEN"}})
+    scim = parsed(issuers, OKTA_SCIM_TOKEN=SCIM_SECRET).identity.issuers[0].scim
+
+    assert scim is not None
+    assert scim.secret is not None
+    assert SCIM_SECRET == scim.secret.get_secret_value()
+
+
+def with_issuers(*issuers: dict[str, Any]) -> str:
+    text: str = yaml.safe_dump({**yaml.safe_load(SMALLEST), "identity": {"issuers": list(issuers)}})
+    return text

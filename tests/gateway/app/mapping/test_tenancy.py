@@ -12,11 +12,12 @@ from gateway.app.mapping.tenancy import (
     ineffective_limits_in,
     limits_of,
     model_limits_of,
+    scim_secrets,
 )
 from gateway.settings import SettingsError, build
 from gateway.settings.identity import IdentitySettings
 from gateway.settings.teams import HardLimitSettings, KeySettings, LimitSettings, TeamSettings
-from gateway.tenancy.identity.issuer import Issuer
+from gateway.tenancy.identity.issuer import Issuer, Provisioning
 from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.limits import Limits
@@ -183,3 +184,14 @@ def test_settings_of_issuers_become_issuers_and_the_places_of_their_keys() -> No
             KeySource("https://a/", None, Path("/ca"), None, 300, 86_400),
         ),
     ) == found.issuers
+
+
+def test_settings_of_provisioning_become_its_rules_and_tokens() -> None:
+    issuer = {"name": "okta", "issuer": "https://a/", "audiences": ["x"], "rules": [{"value": "v", "team": "t"}]}
+    scim = {"secret": "s" * 24, "user_claim": "oid", "attribute": "externalId", "unknown_users": "allow"}
+    other = {**issuer, "name": "entra", "issuer": "https://b/"}
+    settings = IdentitySettings.model_validate({"issuers": [{**issuer, "scim": scim}, other]})
+    found = [each.provisioning for each, _ in identity_rules(settings).issuers]
+
+    assert [Provisioning("oid", "externalId", accepts_unknown=True), None] == found
+    assert {"s" * 24: "okta"} == scim_secrets(settings)

@@ -1,5 +1,5 @@
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
@@ -8,11 +8,18 @@ from msgspec import structs
 from gateway.protocol.errors import Forbidden, InvalidKey
 from gateway.tenancy.identity import issued_tokens
 from gateway.tenancy.identity.issued_tokens import IssuedTokens
-from gateway.tenancy.identity.issuer import Issuer
+from gateway.tenancy.identity.issuer import Issuer, Provisioning
+from gateway.tenancy.identity.provisioned import ProvisionedPeople
 from gateway.tenancy.identity.signing_keys import SigningKeys
 from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.identity.token_verifier import TokenVerifier
-from gateway.tenancy.teams.access_records import Revocation, RevokedScope
+from gateway.tenancy.teams.access_records import (
+    AccessRecord,
+    ProvisionedGroup,
+    ProvisionedUser,
+    Revocation,
+    RevokedScope,
+)
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.team import Team
@@ -26,6 +33,10 @@ RULES = (
     TeamRule("groups", "new-*", "{rest}", template=Team("", weight=2.0, limits=Limits(requests_per_minute=7))),
 )
 
+SCIM_RULES = (TeamRule("scim_groups", "research", "research"), TeamRule("scim_groups", "b-*", "{rest}"))
+GROUPS = (ProvisionedGroup("okta", "g1", "research"), ProvisionedGroup("okta", "g2", "b-other"))
+ALICE = ProvisionedUser("okta", "u1", "alice", groups=("g1",))
+
 
 @dataclass
 class Gate:
@@ -37,17 +48,22 @@ class Gate:
     directory: Directory = field(default_factory=Directory)
     created: list[tuple[str, str]] = field(default_factory=list)
     stores: bool = True
+    is_provisioning: bool = False
 
     def __post_init__(self) -> None:
         self.directory.apply(Snapshot(1, {"research": RESEARCH}))
         issuer = Issuer("okta", ISSUER, frozenset({AUDIENCE}), frozenset({"ES256"}), 0.0, None, "sub", RULES)
+        if self.is_provisioning:
+            issuer = replace(issuer, rules=SCIM_RULES, provisioning=Provisioning())
+        provisioned = ProvisionedPeople(self.directory, {"okta": "userName"})
         keys = SigningKeys("okta", self._read, clock=lambda: self.now, refresh_s=300, stale_s=1e9)
         self.tokens = IssuedTokens(
-            TokenVerifier([(issuer, keys)], wall_clock=lambda: self.now),
+            TokenVerifier([(issuer, keys)], wall_clock=lambda: self.now, provisioned=provisioned),
             self.directory,
             wall_clock=lambda: self.now,
             max_created_teams=self.max_teams,
             create_team=self._create,
+            provisioned=provisioned,
         )
 
     async def _read(self) -> bytes:
@@ -58,6 +74,11 @@ class Gate:
         self.created.append((team.name, author))
         if self.stores:
             self.change(team)
+
+    def provision(self, *records: AccessRecord) -> None:
+        revision = self.directory.revision
+        access = {each.name: each for each in records}
+        self.directory.apply(Snapshot(revision + 1, self.directory.teams, access=access))
 
     def revoke(self, scope: RevokedScope, value: str, *, issuer: str = "okta", keep_s: float = 1000.0) -> None:
         made = Revocation(issuer, scope, value, self.now, self.now + keep_s)
@@ -256,3 +277,51 @@ async def test_a_revoked_token_creates_no_team() -> None:
         await gate.tokens.verify(token(groups=["new-team"]))
 
     assert [] == gate.created
+
+
+async def test_the_groups_of_a_provisioned_person_give_the_team() -> None:
+    gate, said = Gate(is_provisioning=True), token(scim_groups=["b-forged"])
+    gate.change(Team("other"))
+    gate.provision(*GROUPS, ALICE)
+    caller = await gate.tokens.verify(said)
+    gate.provision(*GROUPS, structs.replace(ALICE, groups=("g2",)))
+
+    assert "research" == caller.team_name
+    assert gate.tokens.caller_of(said) is None
+    assert "other" == (await gate.tokens.verify(said)).team_name
+    assert gate.tokens.caller_of(said) is not None
+
+
+async def test_a_deactivated_or_deleted_person_is_refused_at_once() -> None:
+    gate, said = Gate(is_provisioning=True), token()
+    gate.provision(*GROUPS, ALICE)
+    await gate.tokens.verify(said)
+    gate.provision(*GROUPS, structs.replace(ALICE, active=False))
+    assert gate.tokens.caller_of(said) is None
+    with pytest.raises(InvalidKey, match="The user of the token is deactivated"):
+        await gate.tokens.verify(said)
+    gate.provision(*GROUPS)
+    with pytest.raises(Forbidden, match="is not provisioned") as refused:
+        await gate.tokens.verify(said)
+    gate.provision(*GROUPS, ALICE)
+
+    assert "user_not_provisioned" == refused.value.code
+    assert "research" == (await gate.tokens.verify(said)).team_name
+
+
+async def test_a_provisioned_person_without_a_group_has_no_team() -> None:
+    gate = Gate(is_provisioning=True)
+    gate.provision(*GROUPS, structs.replace(ALICE, groups=()))
+    with pytest.raises(Forbidden) as refused:
+        await gate.tokens.verify(token(scim_groups=["research"]))
+
+    assert "no_team" == refused.value.code
+
+
+async def test_a_change_of_other_people_does_not_verify_a_token_again() -> None:
+    gate, said = Gate(is_provisioning=True), token()
+    gate.provision(*GROUPS, ALICE)
+    await gate.tokens.verify(said)
+    gate.provision(*GROUPS, ALICE, ProvisionedUser("okta", "u2", "bob"))
+
+    assert gate.tokens.caller_of(said) is not None

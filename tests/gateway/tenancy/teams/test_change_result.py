@@ -1,7 +1,9 @@
+from typing import Any
+
 import pytest
 
 from gateway.protocol.errors import Conflict, GatewayError, UnknownEntity
-from gateway.tenancy.teams.access_records import Revocation
+from gateway.tenancy.teams.access_records import ProvisionedGroup, ProvisionedUser, Revocation
 from gateway.tenancy.teams.added_worker import MAX_MODEL_WORKERS, MAX_WORKERS, AddedWorker
 from gateway.tenancy.teams.change_result import ChangeResult, change_result
 from gateway.tenancy.teams.key import Key
@@ -207,3 +209,37 @@ def test_revocations_are_bounded() -> None:
     change_result(PutAccess({made[0].name: None, **one_more}), full)
     with pytest.raises(Conflict, match="There are 10000 revocations"):
         change_result(PutAccess(one_more), full)
+
+
+@pytest.mark.parametrize(
+    ("present", "same", "other"),
+    [
+        (
+            ProvisionedUser("okta", "1", "Alice"),
+            ProvisionedUser("okta", "2", "alice"),
+            ProvisionedUser("entra", "3", "Alice"),
+        ),
+        (
+            ProvisionedGroup("okta", "1", "Research"),
+            ProvisionedGroup("okta", "2", "research"),
+            ProvisionedGroup("entra", "3", "Research"),
+        ),
+    ],
+)
+def test_names_of_people_and_groups_are_unique_for_an_issuer(present: Any, same: Any, other: Any) -> None:
+    now = Snapshot(1, access={present.name: present})
+    with pytest.raises(Conflict, match=r"Another (user|group) has the same") as refused:
+        change_result(PutAccess({same.name: same}), now)
+
+    assert refused.value.param in {"userName", "displayName"}
+    assert 2 == len(change_result(PutAccess({other.name: other}), now).snapshot.access)
+    assert {same.name} == change_result(PutAccess({present.name: None, same.name: same}), now).snapshot.access.keys()
+
+
+def test_people_and_groups_are_bounded() -> None:
+    users = [ProvisionedUser("okta", str(number), str(number)) for number in range(10_001)]
+    groups = [ProvisionedGroup("okta", str(number), str(number)) for number in range(1_001)]
+    with pytest.raises(Conflict, match="There are 10000 users"):
+        change_result(PutAccess({each.name: each for each in users}), Snapshot(1))
+    with pytest.raises(Conflict, match="There are 1000 groups"):
+        change_result(PutAccess({each.name: each for each in groups}), Snapshot(1))
