@@ -3,12 +3,14 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from gateway.app.stores import Stores
 from gateway.app.tenancy import Tenancy
 from gateway.batch.batch import TeamBatch
 from gateway.batch.batches import Batches, BatchRules
 from gateway.batch.counters import BatchCounters
+from gateway.batch.enqueued import EnqueuedTokens
 from gateway.batch.files import FileRules, Files
 from gateway.batch.identity import KeyIdentity
 from gateway.batch.lane import Lane
@@ -18,6 +20,9 @@ from gateway.batch.planner import planned
 from gateway.batch.results import BatchFolder
 from gateway.batch.runner import BatchRunner
 from gateway.models.registry import Models
+
+DEFAULT_BYTES_PER_TOKEN: Final = 4.0
+"""Assumed bytes per token of a name that stands for several models."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +76,13 @@ def batch_parts(
         batch_rules,
         planner=planned,
         check_model=partial(_check_model, models, identity),
+        enqueued=EnqueuedTokens(
+            stores.enqueued,
+            max_tokens=batch_rules.max_enqueued_tokens,
+            by_model=batch_rules.model_enqueued_tokens,
+            token_count=partial(_token_count, models),
+            name_of=models.configured_name,
+        ),
         line_runner=line_runner,
         counters=counters,
         wall_clock=wall_clock,
@@ -79,6 +91,13 @@ def batch_parts(
         stores.batches, stores.batch_lines, files, batch_rules, wall_clock=wall_clock, on_change=runner.look
     )
     return BatchParts(files, batches, runner)
+
+
+def _token_count(models: Models, asked: str, size: int) -> int:
+    """Return the estimated tokens of prompts with *size* bytes for the model *asked*, by the model's measured ratio."""
+    if models.route(asked) is not None:
+        return round(size / DEFAULT_BYTES_PER_TOKEN)
+    return round(size / models.find(asked).fleet.bytes_per_token.ratio)
 
 
 def _check_model(models: Models, identity: KeyIdentity, batch: TeamBatch, asked: str) -> None:

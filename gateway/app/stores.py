@@ -49,6 +49,8 @@ class Stores:
     owners: OwnerStore
     files: RecordStore
     batches: RecordStore
+    enqueued: RecordStore
+    """Prompt tokens of batches that have not ended."""
     batch_lines: LineStore
     doubt: Callable[[StoreUnfit], None]
     """Function to call when the store turns out to be unfit for use.
@@ -147,6 +149,7 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
         owners=SqliteOwners(file, lifetime_s=rules.response_days * _DAY_S, wall_clock=wall_clock),
         files=SqliteRecords(file, "file"),
         batches=SqliteRecords(file, "batch"),
+        enqueued=SqliteRecords(file, "enqueued"),
         batch_lines=SqliteLines(file),
         doubt=_goes_on,
         open=opened,
@@ -191,6 +194,7 @@ def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
         owners=RedisOwners(link, lifetime_s=rules.response_days * _DAY_S),
         files=RedisRecords(link, "file"),
         batches=RedisRecords(link, "batch"),
+        enqueued=RedisRecords(link, "enqueued"),
         batch_lines=RedisLines(link),
         doubt=quota.doubt,
         open=opened,

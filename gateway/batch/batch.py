@@ -66,6 +66,8 @@ class BatchInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """Gateway that validates or finalizes the batch, or an empty string."""
     held_until: float = 0.0
     """Time at which the lease of the holder ends."""
+    enqueued: dict[str, int] = {}
+    """Prompt tokens that count against limits of enqueued tokens until the batch ends, by model."""
 
 
 @dataclass(frozen=True, slots=True)

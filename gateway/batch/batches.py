@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.batch.batch import ENDED, WINDOW_S, BatchInfo, TeamBatch, batch_in, cancelling, new_batch
@@ -37,6 +37,10 @@ class BatchRules:
     """Seconds after which the lines of a gateway that was killed are claimed by others."""
     max_line_bytes: int
     max_lines: int
+    max_enqueued_tokens: int | None = None
+    """Maximum number of prompt tokens of the batches of a team for one model, or None without a limit."""
+    model_enqueued_tokens: Mapping[str, int] = field(default_factory=dict)
+    """Other limits for individual models."""
 
 
 class Batches:

@@ -63,6 +63,8 @@ class Planned(msgspec.Struct, frozen=True):
     faults: list[LineFault]
     models: dict[str, int]
     """Number of the first line that names the model, by model."""
+    prompt_bytes: dict[str, int] = {}
+    """Length of all prompts for a model, by model."""
 
 
 class FileLine(msgspec.Struct, frozen=True):
@@ -122,7 +124,7 @@ def plan(job: PlanJob) -> Planned:
     planning.end()
     if not planning.faults:
         _write(Path(job.plan), planning.in_order())
-    return Planned(planning.total, planning.faults, planning.models)
+    return Planned(planning.total, planning.faults, planning.models, planning.prompt_bytes)
 
 
 def planned_line(plan_file: IO[bytes], place: int) -> PlannedLine:
@@ -153,6 +155,7 @@ class _Planning:
         self.faults: list[LineFault] = []
         self.models: dict[str, int] = {}
         self.total = 0
+        self.prompt_bytes: dict[str, int] = {}
 
     def add(self, line: FileLine, data: bytes | None) -> bool:
         """Validate one line, of which *data* is None if it is too long. Return whether to continue."""
@@ -205,6 +208,7 @@ class _Planning:
         body = self._body(read)
         if len(self.models) == MAX_MODELS and body.model not in self.models:
             raise _LineRefused("too_many_models", f"The file names more than {MAX_MODELS} models", "body.model")
+        self.prompt_bytes[body.model] = self.prompt_bytes.get(body.model, 0) + body.prompt_bytes
         self.models.setdefault(body.model, line.number)
         return body
 

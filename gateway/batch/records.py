@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 
-Kind = Literal["file", "batch"]
+Kind = Literal["file", "batch", "enqueued"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,12 @@ from collections.abc import Callable, Coroutine, Iterator
 from contextlib import suppress
 from typing import Any, Final
 
+import msgspec
+
 from gateway.batch.batch import ENDED, BatchInfo, TeamBatch, batch_in, begun, ended, failed, finalizing
 from gateway.batch.batches import BatchRules
 from gateway.batch.counters import BatchCounters
+from gateway.batch.enqueued import EnqueuedTokens
 from gateway.batch.files import FileInfo, Files
 from gateway.batch.line_runner import LineRunner
 from gateway.batch.line_store import LineResult, LineStore, Progress
@@ -60,6 +63,7 @@ class BatchRunner:
         *,
         planner: Planner,
         check_model: ModelCheck,
+        enqueued: EnqueuedTokens | None = None,
         line_runner: LineRunners,
         counters: BatchCounters,
         wall_clock: Callable[[], float],
@@ -70,6 +74,7 @@ class BatchRunner:
         self._rules = rules
         self._planner = planner
         self._check_model = check_model
+        self._enqueued = enqueued
         self._line_runner = line_runner
         self._counters = counters
         self._wall_clock = wall_clock
@@ -159,12 +164,39 @@ class BatchRunner:
         job = PlanJob(str(folder.input), str(folder.plan), info.endpoint, rules.max_lines, rules.max_line_bytes)
         planned = await self._planner(job)
         faults = planned.faults or list(self._model_faults(batch, planned))
+        if not faults and self._enqueued is not None:
+            counted = await self._enqueue(batch, self._enqueued, planned)
+            if counted is None:
+                return
+            batch, faults = counted
+            info = batch.info
         if faults:
             await asyncio.to_thread(folder.clear)
             await self._fail(batch, faults)
             return
         await self._lines.begin(batch.id, planned.total)
         await self._put(batch.changed(begun(info, planned.total, list(planned.models), self._wall_clock())))
+
+    async def _enqueue(
+        self, batch: TeamBatch, enqueued: EnqueuedTokens, planned: Planned
+    ) -> tuple[TeamBatch, list[LineFault]] | None:
+        """Count the tokens of *batch* against its limits. Return the batch and the faults, or None if it was changed.
+
+        The batch records its tokens first, so that they are released however it ends.
+        """
+        tokens = enqueued.tokens(planned.prompt_bytes)
+        if not tokens:
+            return batch, []
+        batch = batch.changed(msgspec.structs.replace(batch.info, enqueued=tokens))
+        if not await self._store.put(batch.record):
+            return None
+        fault = await enqueued.reserve(batch.id, batch.team, tokens)
+        return batch, [] if fault is None else [fault]
+
+    async def _release(self, batch: TeamBatch) -> None:
+        """Release the tokens of a batch that is about to end."""
+        if self._enqueued is not None and batch.info.enqueued:
+            await self._enqueued.release(batch.id, batch.team, batch.info.enqueued)
 
     def _model_faults(self, batch: TeamBatch, planned: Planned) -> Iterator[LineFault]:
         for model, line in planned.models.items():
@@ -174,6 +206,7 @@ class BatchRunner:
                 yield LineFault(fault.code or "invalid_request", fault.message, "body.model", line)
 
     async def _fail(self, batch: TeamBatch, faults: list[LineFault]) -> None:
+        await self._release(batch)
         now = self._wall_clock()
         await self._put(batch.changed(failed(batch.info, faults, now), due_at=now + self._rules.keep_s))
 
@@ -256,6 +289,7 @@ class BatchRunner:
         await self._files.add(batch.team, file_id, info, is_limited=False)
 
     async def _end(self, batch: TeamBatch, info: BatchInfo) -> None:
+        await self._release(batch)
         if await self._put(batch.changed(info, due_at=self._wall_clock() + self._rules.keep_s)):
             await self._clean(batch)
 

@@ -33,3 +33,11 @@ class BatchesSettings(Group):
         description="seconds without contact after which a gateway counts as dead and other gateways run its lines of "
         "batches",
     )
+    max_enqueued_tokens: Count | None = Field(
+        default=None,
+        description="maximum number of prompt tokens, as an estimate, of all batches of a team for one model that have "
+        "not ended. A batch above it fails with token_limit_exceeded. Null means no limit.",
+    )
+    model_enqueued_tokens: dict[str, Count] = Field(
+        default={}, description="max_enqueued_tokens for individual models, by the model's name"
+    )

@@ -97,6 +97,28 @@ async def test_a_failed_batch(tmp_path: Path) -> None:
     assert batch.failed_at is not None
 
 
+async def test_a_batch_above_the_limit_of_enqueued_tokens(tmp_path: Path) -> None:
+    """It fails as at OpenAI. As soon as earlier batches have ended, there is room again."""
+    async with strict(tmp_path, options=quick(speed=1), batches={"max_enqueued_tokens": 2000}) as client:
+        first = await submitted(client, [a_line(str(n), "x" * 1000, max_tokens=50) for n in range(5)])
+        await running(client, first.id)
+        refused = await polled(client, (await submitted(client, [a_line("1", "x" * 4000)])).id)
+        await client.batches.cancel(first.id)
+        await polled(client, first.id)
+        later = await polled(client, (await submitted(client, [a_line("1", "x" * 4000)])).id)
+
+    assert "failed" == refused.status
+    assert refused.errors is not None
+    assert refused.errors.data is not None
+    (error,) = refused.errors.data
+    assert "token_limit_exceeded" == error.code
+    assert (
+        "Enqueued token limit reached for tiny in team blue. Limit: 2,000 enqueued tokens. Please try again once some "
+        "in_progress batches have been completed." == error.message
+    )
+    assert "completed" == later.status
+
+
 async def test_cancel(tmp_path: Path) -> None:
     """Lines that ran stay in the output file; the others have an error."""
     async with strict(tmp_path, options=quick(speed=1)) as client:

@@ -95,6 +95,8 @@ def batch_rules(settings: Settings) -> BatchRules:
         lease_s=batches.lease_s,
         max_line_bytes=settings.server.max_body_bytes,
         max_lines=settings.files.max_lines,
+        max_enqueued_tokens=batches.max_enqueued_tokens,
+        model_enqueued_tokens=batches.model_enqueued_tokens,
     )
 
 

@@ -3,6 +3,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from gateway.batch.plan import (
@@ -26,6 +27,11 @@ def a_line(custom_id: str = "1", prompt: str = "Hi", **changes: Any) -> dict[str
 
 
 def planned(folder: Path, *lines: Any, text: bytes | None = None, **limits: Any) -> Planned:
+    """The result of a validation, without the lengths of prompts."""
+    return msgspec.structs.replace(measured(folder, *lines, text=text, **limits), prompt_bytes={})
+
+
+def measured(folder: Path, *lines: Any, text: bytes | None = None, **limits: Any) -> Planned:
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines) if text is None else text
     (folder / "in").write_bytes(data)
     usual = {"endpoint": CHAT, "max_lines": 100, "max_line_bytes": 10_000}
@@ -59,6 +65,17 @@ def test_prompts_that_begin_alike_are_neighbors(tmp_path: Path) -> None:
     roots = [each[0] for each in groups]
     assert 5 == changes
     assert 2 == sum(one != other for one, other in pairwise(roots))
+
+
+def test_the_prompts_of_each_model_are_measured(tmp_path: Path) -> None:
+    """Their lengths are those of the prompts of all lines together."""
+    line = a_line("1", "x" * 100)
+    large = {**line["body"], "model": "large"}
+    one = measured(tmp_path, line).prompt_bytes["tiny"]
+    found = measured(tmp_path, line, {**line, "custom_id": "2"}, {**line, "custom_id": "3", "body": large})
+
+    assert 100 < one < 200
+    assert {"tiny": 2 * one, "large": one} == found.prompt_bytes
 
 
 def test_models_are_apart(tmp_path: Path) -> None:
