@@ -238,10 +238,11 @@ class Admission:
             model = "" if pending.model is None else pending.model.name
             pending.exchange.limits_left += soft_budgets.headers_of(pending.caller, model)
 
-    async def reserve_kept_answer(
-        self, exchange: Exchange, caller: Caller | None, model: Model, body: Body, usage: Usage
+    async def reserve_kept_answer(  # noqa: PLR0917  # in the order in which they are known
+        self, exchange: Exchange, caller: Caller | None, model: Model, body: Body, session: str | None, usage: Usage
     ) -> None:
-        """Reserve one request with *usage* against all limits of *caller*, for an answer that needs no worker.
+        """Reserve one request with *usage* against all limits of *caller*, of its end user and of its *session*, for
+        an answer that needs no worker.
 
         Raises:
             RateLimited, QuotaSpent: if a limit has no room for the request.
@@ -252,9 +253,15 @@ class Admission:
         if caller is None:
             return
         if not exchange.user:
-            exchange.user = body.user and body.user[:MAX_NAME_LENGTH]
-        completion = usage.completion_tokens
-        ask = Ask(float(usage.prompt_tokens), max_tokens=completion, choices=1, generates=completion > 0)
+            exchange.user = body.user and short_name(body.user)
+        ask = Ask(
+            float(usage.prompt_tokens),
+            max_tokens=usage.completion_tokens,
+            choices=1,
+            generates=usage.completion_tokens > 0,
+            user=exchange.user,
+            session=session,
+        )
         await self.reserve(PendingReservation(self._recorder, exchange, caller, model, ask))
 
     async def reserve_look(self, exchange: Exchange, caller: Caller, model: Model | None) -> None:

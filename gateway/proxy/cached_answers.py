@@ -86,7 +86,7 @@ class CachedAnswers:
         if answer is None:
             exchange.claim = claim
             return False
-        await self._send(exchange, downstream, caller, model, body, claim, answer)
+        await self._send(exchange, downstream, caller, model, body, request.session, claim, answer)
         return True
 
     async def _claim(self, incoming: Incoming, key: bytes, lane: int, *, reads: bool, shares: bool) -> Claim:
@@ -111,13 +111,14 @@ class CachedAnswers:
         caller: Caller | None,
         model: Model,
         body: Body,
+        session: str | None,
         claim: Claim,
         answer: KeptAnswer,
     ) -> None:
         """Charge the request, and send *answer*, with the bytes that the first caller received."""
         exchange.enter("reserve")
         usage = charged(answer.usage, self.cache.charge_share)
-        await self._admission.reserve_kept_answer(exchange, caller, model, body, usage)
+        await self._admission.reserve_kept_answer(exchange, caller, model, body, session, usage)
         exchange.enter(None)
         exchange.backend = exchange.served_by = SERVED_BY
         exchange.usage = usage

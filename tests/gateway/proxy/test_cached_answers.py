@@ -284,6 +284,27 @@ async def test_a_kept_answer_counts_as_a_request() -> None:
     assert [200, 200, 429] == [caller.status for caller in callers]
 
 
+@pytest.mark.parametrize(
+    ("limits", "fields", "headers"),
+    [
+        ("user_limits", {"user": "ann"}, []),
+        ("session_limits", {}, [(b"x-session-id", b"s1")]),
+    ],
+)
+async def test_a_kept_answer_counts_for_the_end_user_and_the_session(
+    limits: str, fields: dict[str, Any], headers: list[tuple[bytes, bytes]]
+) -> None:
+    """The cache is no way around their limits."""
+    team = {**a_team(), limits: {"requests_per_minute": 2}}
+    async with at_work(a_tenancy(team)) as tenancy:
+        stage = Stage(a_model(Answers(200, COMPLETE), response_caching=ALWAYS), tenancy=tenancy)
+        callers = [await stage.ask(a_chat(**fields), headers=[AUTHORIZATION, *headers]) for _ in range(3)]
+        other = await stage.ask(a_chat(), headers=[AUTHORIZATION])
+
+    assert [200, 200, 429, 200] == [caller.status for caller in (*callers, other)]
+    assert b"hit; age=0" == other.headers[CACHE]
+
+
 async def test_teams_do_not_share_answers() -> None:
     """Each asks the worker for itself."""
     worker = Answers(200, COMPLETE)
