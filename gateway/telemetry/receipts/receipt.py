@@ -6,12 +6,13 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from gateway.proxy import decision
 from gateway.telemetry.receipts import record as packed
 from gateway.telemetry.receipts.record import Record
 from routing.strategies import STRATEGIES
 
 _HEAD: Final = struct.Struct(packed.HEAD)
-_CANDIDATE: Final = struct.Struct(packed.CANDIDATE)
+_CANDIDATE: Final = struct.Struct(decision.CANDIDATE)
 _SPAN: Final = struct.Struct("<2f")
 _FLOAT: Final = struct.Struct("<f")
 _COST_AT: Final = 24
@@ -276,7 +277,7 @@ def _why_not(record: Record, place: int, ranked: int, chosen_cost_s: float) -> s
     strategy = STRATEGIES.get(record.strategy or "")
     if place >= ranked:
         return "in a later pool of workers"
-    if not flags & packed.ADMITS:
+    if not flags & decision.ADMITS:
         return "warming up, with enough requests"
     if strategy is None or not strategy.ranks_by_cost:
         return "later in the order of the strategy"
@@ -323,7 +324,7 @@ def _phases(record: Record, head: tuple[Any, ...]) -> tuple[PhaseReceipt, ...]:
 
 
 def _source(flags: int) -> Literal["reported", "predicted"]:
-    return "reported" if flags & packed.REPORTED else "predicted"
+    return "reported" if flags & decision.REPORTED else "predicted"
 
 
 def _seconds(seconds: float) -> float:

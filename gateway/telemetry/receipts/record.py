@@ -19,27 +19,16 @@ from librt.strings import (
 )
 
 from cache_index.native import mypyc_attr
-from gateway.proxy.decision import Decision
+from gateway.proxy.decision import REPORTED, UNKNOWN, Decision
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.tracing.trace import Trace
-from routing.candidate import Candidate
-from routing.explanation import prefill_s
-from routing.request import Request
-from routing.strategies.prefix_aware import cost_s
 
 HEAD: Final = "<dfi10f5i3hB"
 """Format of the numbers of a request, for the module `struct`: start in seconds since 1970, duration, status, then
 seconds, tokens and costs, then counts, and flags. See `_write_head` for the order.
 """
-CANDIDATE: Final = "<8fi3hB"
-"""Format of the numbers of a candidate: cached tokens, then seconds, then counts, and flags. See `_write_candidate`."""
 STREAMS: Final = 1
 FELL_BACK: Final = 2
-REPORTED: Final = 4
-"""Flag of a predicted hit that comes from the engine's cache events."""
-ADMITS: Final = 1
-UNKNOWN: Final = float("nan")
-"""Seconds that are not known."""
 MAX_SPANS: Final = 32
 """Maximum number of spans of a trace to keep in a receipt."""
 NO_WORKERS: Final[tuple[str, ...]] = ()
@@ -106,7 +95,7 @@ class Record:
         self.workers = workers
         """Kept candidates, in the order in which they were to be tried."""
         self.numbers = numbers
-        """Numbers of the request in the format `HEAD`, and then of each candidate in the format `CANDIDATE`."""
+        """Numbers of the request in the format `HEAD`, and then those of the decision for each candidate."""
         self.rare = rare
 
     @property
@@ -143,21 +132,11 @@ class Packer:
         if decision is None:
             _write_head(writer, exchange, ended, began_at, UNKNOWN, 0, 0)
             return Record(exchange, NO_WORKERS, writer.getvalue(), self._rare(exchange))
-        candidates, request = decision.candidates, decision.request
         _write_head(
             writer, exchange, ended, began_at, hindsight_cost_s(exchange, decision), decision.count, decision.ranked
         )
-        rank, last = 1, len(candidates)
-        for candidate in candidates:
-            _write_candidate(
-                writer,
-                request,
-                candidate,
-                cost_s(request, candidate),
-                rank if rank != last else decision.last_rank,
-            )
-            rank += 1
-        workers: tuple[str, ...] = tuple([candidate.worker for candidate in candidates])
+        writer.write(decision.numbers)
+        workers = decision.workers
         if len(workers) <= MAX_SHARED_WORKERS:
             workers = self._shared(workers)
         return Record(exchange, workers, writer.getvalue(), self._rare(exchange))
@@ -203,19 +182,15 @@ def hindsight_cost_s(exchange: Exchange, decision: Decision) -> float:
     counts if the engine reported no hit, or if the reported hit does not belong to the decision, because another worker
     answered, continued the answer, or computed the prompt.
     """
-    candidates = decision.candidates
-    if not candidates:
-        return UNKNOWN
-    chosen, request = candidates[0], decision.request
-    own_s, usage = cost_s(request, chosen), exchange.usage
-    if usage is None or exchange.attempts != 1 or exchange.continued or exchange.backend != chosen.worker:
+    own_s, usage = decision.chosen_cost_s, exchange.usage
+    if usage is None or exchange.attempts != 1 or exchange.continued or not decision.workers:
         return own_s
     reported = usage.cached_tokens
-    if reported is None or exchange.prefill == "remote":
+    if reported is None or exchange.prefill == "remote" or exchange.backend != decision.workers[0]:
         return own_s
-    predicted = max(1.0, request.prompt_tokens - chosen.hit_tokens)
-    actual = max(1.0, request.prompt_tokens - float(reported))
-    return own_s + (actual - predicted) * chosen.load.prefill_s_per_token * decision.price
+    predicted = max(1.0, decision.prompt_tokens - decision.chosen_hit_tokens)
+    actual = max(1.0, decision.prompt_tokens - float(reported))
+    return own_s + (actual - predicted) * decision.chosen_prefill_s_per_token * decision.price
 
 
 def _write_head(  # noqa: PLR0917  # in the order of writing
@@ -255,26 +230,6 @@ def _write_head(  # noqa: PLR0917  # in the order of writing
     if exchange.fell_back:
         flags |= FELL_BACK
     if exchange.hit_source == "reported":
-        flags |= REPORTED
-    writer.append(flags)
-
-
-def _write_candidate(writer: BytesWriter, request: Request, candidate: Candidate, cost: float, rank: int) -> None:
-    load = candidate.load
-    write_f32_le(writer, candidate.hit_tokens)
-    write_f32_le(writer, load.backlog_s)
-    write_f32_le(writer, prefill_s(request, candidate))
-    write_f32_le(writer, candidate.load_s)
-    write_f32_le(writer, candidate.evicts_s)
-    write_f32_le(writer, candidate.displaces_s)
-    write_f32_le(writer, cost)
-    write_f32_le(writer, 0.0 if candidate.pull is None else candidate.pull.tokens)
-    write_i32_le(writer, _i32(candidate.hit_blocks))
-    write_i16_le(writer, _i16(rank))
-    write_i16_le(writer, _i16(load.pending))
-    write_i16_le(writer, _i16(load.decodes))
-    flags = ADMITS if candidate.admits else 0
-    if candidate.source == "reported":
         flags |= REPORTED
     writer.append(flags)
 

@@ -1,6 +1,8 @@
 """Records of routing decisions, for receipts."""
 
-from gateway.proxy.decision import Decision
+import struct
+
+from gateway.proxy.decision import CANDIDATE, Decision
 from routing.candidate import Candidate
 from routing.dispatcher import Dispatch
 from routing.fleet import Fleet
@@ -12,11 +14,15 @@ def decided(*order: Candidate, fleet: Fleet | None = None, reserves: int = 0) ->
     return Decision(dispatch, fleet or a_fleet(), 101.0)
 
 
+def ranks(decision: Decision) -> list[int]:
+    return [numbers[9] for numbers in struct.iter_unpack(CANDIDATE, decision.numbers)]
+
+
 def test_a_few_candidates_are_kept_in_their_order() -> None:
     decision = decided(a_candidate("b"), a_candidate("a"))
 
-    assert ["b", "a"] == [candidate.worker for candidate in decision.candidates]
-    assert 2 == decision.last_rank
+    assert ["b", "a"] == list(decision.workers)
+    assert [1, 2] == ranks(decision)
     assert (2, 2, 101.0) == (decision.count, decision.ranked, decision.at)
     assert decision.excluded is None
 
@@ -27,8 +33,9 @@ def test_of_many_candidates_the_first_and_the_longest_hit_are_kept() -> None:
     order[9] = a_candidate("w10", hit_tokens=32.0)
     decision = decided(*order)
 
-    assert ["w1", "w2", "w3", "w4", "w5", "w6", "w7", "w10"] == [each.worker for each in decision.candidates]
-    assert (10, 11) == (decision.last_rank, decision.count)
+    assert ["w1", "w2", "w3", "w4", "w5", "w6", "w7", "w10"] == list(decision.workers)
+    assert [1, 2, 3, 4, 5, 6, 7, 10] == ranks(decision)
+    assert 11 == decision.count
 
 
 def test_of_many_candidates_the_first_ones_are_kept_if_the_longest_hit_is_among_them() -> None:
@@ -36,8 +43,8 @@ def test_of_many_candidates_the_first_ones_are_kept_if_the_longest_hit_is_among_
 
     decision = decided(*order)
 
-    assert ["w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8"] == [each.worker for each in decision.candidates]
-    assert 8 == decision.last_rank
+    assert ["w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8"] == list(decision.workers)
+    assert [1, 2, 3, 4, 5, 6, 7, 8] == ranks(decision)
 
 
 def test_the_price_of_prefill_grows_with_the_busy_share_of_the_first_worker() -> None:

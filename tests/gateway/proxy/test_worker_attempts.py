@@ -536,7 +536,7 @@ async def test_the_decision_and_the_failures_are_kept_if_receipts_are() -> None:
     decision = trial.exchange.decision
 
     assert decision is not None
-    assert ["a", "b"] == [candidate.worker for candidate in decision.candidates]
+    assert ["a", "b"] == list(decision.workers)
     assert (("a", "ConnectFailed"),) == trial.exchange.failures
 
 

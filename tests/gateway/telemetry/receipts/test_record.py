@@ -7,8 +7,9 @@ import sys
 import pytest
 
 from gateway.protocol.usage import Usage
+from gateway.proxy.decision import CANDIDATE
 from gateway.proxy.exchange import Exchange
-from gateway.telemetry.receipts.record import CANDIDATE, HEAD, Packer, hindsight_cost_s
+from gateway.telemetry.receipts.record import HEAD, Packer, hindsight_cost_s
 from tests.gateway.telemetry.receipts.examples import SECONDS_OF_2026, a_decision, a_record, answered
 from tests.gateway.telemetry.trace_export.examples import a_trace
 from tests.routing.examples import a_candidate
