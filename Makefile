@@ -73,7 +73,7 @@ bedrock-test: $(VENV)/.test
 # The gateway with a real OpenID provider from npm, whose keys, clock and outages the tests control; installs it beside.
 identity-test: $(VENV)/.test
 	$(BIN)/python -m tests.identity.environment
-	$(BIN)/pytest tests/identity -o timeout=180
+	$(BIN)/pytest tests/identity -o timeout=300
 
 # Traces read back from Arize Phoenix, a receiver from PyPI; installs it beside, 0.9 GB, on the first run.
 trace-test: $(VENV)/.test

@@ -7,8 +7,9 @@ from typing import Any
 
 import httpx
 import pytest
+import yaml
 
-from benchmarks.processes import Processes, start_gateway, start_stub_worker
+from benchmarks.processes import GATEWAY_COMMAND, Processes, start_stub_worker
 from tests.identity.environment import PROGRAM
 from tests.identity.provider import AUDIENCE, SERVICE, Provider
 
@@ -81,7 +82,10 @@ def worker(processes: Processes) -> str:
 
 @pytest.fixture
 def gateway(processes: Processes, provider: Provider, worker: str, tmp_path: Path) -> Iterator[Gateway]:
-    child, url = start_gateway(processes, gateway_settings(provider, tmp_path, worker), name=tmp_path.name)
+    config = tmp_path / "gateway.yaml"
+    config.write_text(yaml.safe_dump(gateway_settings(provider, tmp_path, worker)))
+    child = processes.start(tmp_path.name, [*GATEWAY_COMMAND, "--config", str(config)])
+    url = child.wait_for_ready_line(timeout_s=120)  # the machine may be busy, and each test starts a gateway
     with httpx.Client(base_url=url, timeout=60, trust_env=False) as http:
         yield Gateway(http)
     child.stop(timeout_s=60)
