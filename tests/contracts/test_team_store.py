@@ -230,7 +230,7 @@ async def test_listeners_hear_at_once_and_after_each_change(opened: Open) -> Non
 
 async def test_access_records_are_kept_and_heard_of(opened: Open) -> None:
     revoked = Revocation("okta", "session", "sitzung-ß", 5.0, 9.0, "lost laptop")
-    user = ProvisionedUser("okta", "u1", "Ålice", groups=("g1",), attributes={"name": {"givenName": "Å"}})
+    user = ProvisionedUser("okta", "u1", "Ålice", groups=("g1",), attributes='{"name":{"givenName":"Å"}}')
     group = ProvisionedGroup("okta", "g1", "Forschung ß", created_at=3.5)
     made: dict[str, AccessRecord | None] = {each.name: each for each in (revoked, user, group)}
     nothing: dict[str, AccessRecord | None] = dict.fromkeys(made)

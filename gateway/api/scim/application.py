@@ -21,7 +21,7 @@ from gateway.api.scim.documents import CONFIGURATION, MAX_PAGE, SCHEMAS, TYPES
 from gateway.api.scim.faults import ScimFault
 from gateway.api.scim.filters import Predicate, predicate
 from gateway.api.scim.patches import patched
-from gateway.api.scim.resources import Json, group_json, user_json
+from gateway.api.scim.resources import Json, attributes_of, group_json, user_json
 from gateway.protocol.endpoints.endpoint import JSON
 from gateway.protocol.errors import DECODE_ERRORS, GatewayError
 from gateway.protocol.json_bounds import check_bounds
@@ -285,7 +285,7 @@ def _is_named(record: ProvisionedUser | ProvisionedGroup, attribute: str, quoted
     if attribute == "externalid":
         return record.external_id == wanted
     if isinstance(record, ProvisionedUser):
-        said = record.user_name if attribute == "username" else record.attributes.get("displayName")
+        said = record.user_name if attribute == "username" else attributes_of(record).get("displayName")
     else:
         said = record.display_name if attribute == "displayname" else None
     return isinstance(said, str) and said.casefold() == wanted.casefold()

@@ -28,14 +28,15 @@ _OWN: Final = frozenset({"schemas", "id", "meta", "externalId", "userName", "act
 
 def user_json(user: ProvisionedUser, groups: Mapping[str, ProvisionedGroup], base: str) -> Json:
     """Return *user* in the form of SCIM. *base* is the address of the SCIM server."""
-    extension = [ENTERPRISE] if ENTERPRISE in user.attributes else []
+    attributes = attributes_of(user)
+    extension = [ENTERPRISE] if ENTERPRISE in attributes else []
     members = [
         {"value": each, "$ref": f"{base}/Groups/{each}", "display": groups[each].display_name}
         for each in user.groups
         if each in groups
     ]
     return {
-        **user.attributes,
+        **attributes,
         "schemas": [USER, *extension],
         "id": user.id,
         **({} if user.external_id is None else {"externalId": user.external_id}),
@@ -44,6 +45,11 @@ def user_json(user: ProvisionedUser, groups: Mapping[str, ProvisionedGroup], bas
         "groups": members,
         "meta": _meta("User", f"{base}/Users/{user.id}", user),
     }
+
+
+def attributes_of(user: ProvisionedUser) -> Json:
+    """Return the attributes of *user* that have no fields of their own."""
+    return msgspec.json.decode(user.attributes, type=dict[str, Any])
 
 
 def group_json(group: ProvisionedGroup, members: Iterable[ProvisionedUser], base: str) -> Json:
@@ -68,14 +74,15 @@ def user_of(body: Json, former: ProvisionedUser) -> ProvisionedUser:
     """
     said = canonical(body)
     attributes = {name: value for name, value in said.items() if name not in _OWN and value is not None}
-    if len(msgspec.json.encode(attributes)) > MAX_ATTRIBUTE_BYTES:
+    encoded = msgspec.json.encode(attributes)
+    if len(encoded) > MAX_ATTRIBUTE_BYTES:
         raise _invalid(f"The attributes of a user can have at most {MAX_ATTRIBUTE_BYTES:,} bytes.")
     return structs.replace(
         former,
         user_name=_text(said, "userName"),
         active=_truth(said.get("active", True)),
         external_id=_optional_text(said, "externalId"),
-        attributes=attributes,
+        attributes=encoded.decode(),
     )
 
 
