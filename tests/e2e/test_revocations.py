@@ -48,7 +48,7 @@ async def three_gateways(redis: RedisServer, folder: Path, **trusted: Any) -> As
             "server": {"port": 0},
             "models": [{"name": "tiny", "workers": [{"url": worker, "id": "w"}]}],
             "identity": {"issuers": [{**okta, "audiences": ["warmgate"], **trusted}]},
-            "store": {"url": redis.url, "replicas": 3},
+            "store": {"url": redis.url, "replicas": 3, "timeout_s": 10},  # the machine may be busy
             "admin": {"keys": [{"id": "admin", "role": "operator", "secret": ADMIN}]},
             "health": {"interval_s": 0.2, "timeout_s": 10},
         }
