@@ -1,7 +1,7 @@
 """Recognition of the session that a request belongs to, from the headers of common clients and from the body.
 
-The name of a session is a hint: it chooses the worker and does not change the answer. Therefore a request whose headers
-and fields name different sessions is not refused. The first name in this order counts:
+A request whose headers name different sessions is refused, because routing and the limits of sessions need one name.
+Otherwise, the first name in this order counts:
 
 1. the header that the settings of the model name, which is ``x-session-id`` by default
 2. the headers in `gateway.protocol.headers.SESSION_HEADERS`, in their order
@@ -16,6 +16,7 @@ The header ``x-client-request-id`` does not count, because some clients send a n
 import re
 from typing import Final
 
+from gateway.protocol.errors import InvalidField
 from gateway.protocol.headers import SESSION_HEADERS, SESSION_TOKEN_HEADER, HeaderLookup
 from gateway.protocol.request_hints import name_digest, short_name
 
@@ -33,16 +34,25 @@ def session_name(header: HeaderLookup, configured: bytes, in_body: str | None) -
 
     *configured* is the header that the model's settings name, and *in_body* is the session in the body. A name longer
     than `MAX_NAME_LENGTH` is replaced by its digest.
+
+    Raises:
+        InvalidField: if two headers name different sessions. *param* names the second one.
     """
-    said = header(configured)
-    if said is None:
-        for name in SESSION_HEADERS:
-            said = header(name)
-            if said is not None:
-                break
-        else:
-            token = header(SESSION_TOKEN_HEADER)
-            said = in_body if token is None else name_digest(token)
+    said, said_by = header(configured), configured
+    for name in SESSION_HEADERS:
+        other = header(name)
+        if other:
+            if said and other != said:
+                first, second = said_by.decode("ascii"), name.decode("ascii")
+                raise InvalidField(
+                    f"The headers {first!r} and {second!r} name different sessions. Send only one of them, or the same "
+                    f"name in both.",
+                    param=second,
+                )
+            said, said_by = other, name
+    if not said:
+        token = header(SESSION_TOKEN_HEADER)
+        said = in_body if token is None else name_digest(token)
     return short_name(said) if said else None
 
 

@@ -2,6 +2,7 @@
 
 import pytest
 
+from gateway.protocol.errors import InvalidField
 from gateway.protocol.headers import SESSION_HEADERS, SESSION_TOKEN_HEADER
 from gateway.protocol.session_identity import engine_session, scoped_session, session_name, unscoped_session
 
@@ -14,12 +15,29 @@ def test_each_session_header_names_the_session(header: bytes) -> None:
     assert "s-1" == session_name({header: "s-1"}.get, CONFIGURED, "in the body")
 
 
-@pytest.mark.parametrize("place", range(len(EVERY)))
-def test_of_several_session_headers_the_first_of_the_table_counts(place: int) -> None:
-    """A request with different names is served: clients cannot always control which headers they send."""
-    headers = {header: header.decode() for header in EVERY[place:]}
+@pytest.mark.parametrize("place", range(1, len(EVERY)))
+def test_headers_that_name_different_sessions_are_refused(place: int) -> None:
+    """The message names both headers."""
+    headers = {EVERY[place - 1]: "s-1", EVERY[place]: "s-2"}
+    with pytest.raises(InvalidField) as refused:
+        session_name(headers.get, CONFIGURED, None)
 
-    assert EVERY[place].decode() == session_name(headers.get, CONFIGURED, None)
+    one, two = EVERY[place - 1].decode(), EVERY[place].decode()
+    assert refused.value.param == two
+    assert (
+        f"The headers '{one}' and '{two}' name different sessions. Send only one of them, or the same name in both."
+    ) == refused.value.message
+
+
+def test_several_headers_may_name_the_same_session() -> None:
+    assert "s-1" == session_name(dict.fromkeys(EVERY, "s-1").get, CONFIGURED, "in the body")
+
+
+def test_empty_headers_name_no_session() -> None:
+    headers = {CONFIGURED: "", b"session-id": "s-1", b"session_id": ""}
+
+    assert "s-1" == session_name(headers.get, CONFIGURED, None)
+    assert "body" == session_name({CONFIGURED: ""}.get, CONFIGURED, "body")
 
 
 def test_headers_come_before_the_body() -> None:

@@ -69,7 +69,7 @@ async def test_only_workers_receive_the_priority() -> None:
 
 async def test_workers_receive_the_session_in_one_header() -> None:
     worker = Answers()
-    headers = [(b"x-claude-code-session-id", b"s-1"), (b"session-id", b"s-2")]
+    headers = [(b"x-claude-code-session-id", b"s-1"), (b"session-id", b"s-1")]
     await Stage(a_model(worker)).ask(CHAT, headers=headers)
     await Stage(a_model(worker)).ask(CHAT)
     sessions = [[value for name, value in call.headers if b"session" in name] for call in worker.calls]
