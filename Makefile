@@ -124,7 +124,7 @@ proxy-test: $(VENV)/.test
 # The endpoint picker with a real Envoy before simulated workers; installs Envoy beside, 110 MB.
 picker-test: $(VENV)/.test
 	$(BIN)/python -m tests.picker.environment
-	$(BIN)/pytest -n logical --dist loadfile tests/picker
+	$(BIN)/pytest -n logical --dist loadfile tests/picker -o timeout=600
 
 # Which requests fail while workers, pickers and Envoys are killed and drained under load; SECONDS=120 is a short run.
 picker-chaos: $(VENV)/.test

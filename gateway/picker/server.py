@@ -6,14 +6,16 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+from gateway.picker.certificate import self_signed_context
 from gateway.picker.health import CHECK, WATCH, HealthService
 from gateway.picker.http2.call import UNIMPLEMENTED, GrpcCall, Handler
 from gateway.picker.http2.connection import Connection, Opened
 from gateway.picker.http2.open_connections import OpenConnections
+from gateway.picker.listener import Listener
 from gateway.picker.picker import PROCESS, Picker
 from gateway.picker.rules import PickerRules
 from gateway.protocol.headers import Headers
-from gateway.server.listener import BACKLOG, ServerError, bind
+from gateway.server.listener import ServerError, bind
 from gateway.server.stop import Stop
 
 _MESSAGE_OVERHEAD: Final = 2**20
@@ -38,16 +40,20 @@ async def serving(
     loop = asyncio.get_running_loop()
     stop.on_request(lambda: None if loop.is_closed() else loop.call_soon_threadsafe(health.stop))
     connections = OpenConnections()
-    listener = _bound(rules.listen)
+    max_message_bytes = rules.max_body_bytes + _MESSAGE_OVERHEAD
+    bound, context = _bound(rules.listen), self_signed_context()
     async with asyncio.TaskGroup() as tasks:
-        server = await _listening(_opener(picker, health, tasks), connections, rules, listener)
-        host = rules.listen.rpartition(":")[0]
-        announce(f"{host}:{server.sockets[0].getsockname()[1]}")
+        opened = _opener(picker, health, tasks)
+        listener = Listener(
+            bound, lambda: Connection(opened, connections, max_message_bytes=max_message_bytes), context
+        )
+        listener.start(tasks)
+        announce(f"{rules.listen.rpartition(':')[0]}:{bound.getsockname()[1]}")
         try:
             yield
         finally:
             health.stop()
-            server.close()
+            listener.close()
             await connections.close(rules.grace_s)
 
 
@@ -69,30 +75,18 @@ def _opener(picker: Picker, health: HealthService, tasks: asyncio.TaskGroup) -> 
 
 
 def _bound(address: str) -> socket.socket:
-    """Return the listening socket of *address*.
+    """Return the socket of *address*.
 
     Raises:
         ServerError: if the address cannot be used.
     """
     host, _, port = address.rpartition(":")
     try:
-        listener = bind(host.strip("[]"), int(port))
+        bound = bind(host.strip("[]"), int(port))
     except ServerError as fault:
         raise ServerError(f"{str(fault).removesuffix('.')} (picker.listen).") from fault
-    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # connections inherit it
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)  # connections inherit it
     for name, value in _KEEP_ALIVE:
         if hasattr(socket, name):
-            listener.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
-    return listener
-
-
-async def _listening(
-    opened: Opened, connections: OpenConnections, rules: PickerRules, listener: socket.socket
-) -> asyncio.Server:
-    """Return the server that accepts connections at *listener*."""
-    max_message_bytes = rules.max_body_bytes + _MESSAGE_OVERHEAD
-    return await asyncio.get_running_loop().create_server(
-        lambda: Connection(opened, connections, max_message_bytes=max_message_bytes),
-        sock=listener,
-        backlog=BACKLOG,
-    )
+            bound.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return bound

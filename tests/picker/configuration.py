@@ -45,6 +45,8 @@ class Pool:
     body_mode: BodyMode = "FULL_DUPLEX_STREAMED"
     is_open: bool = False
     """Whether Envoy chooses an endpoint itself while the picker does not answer."""
+    has_tls: bool = False
+    """Whether Envoy calls the picker over TLS."""
     speaks_http2: bool = False
     """Whether the endpoints speak HTTP/2 without TLS (h2c)."""
 
@@ -229,6 +231,7 @@ def _picker(pool: Pool) -> Json:
             }
         ],
         "common_lb_config": {"healthy_panic_threshold": {"value": 0}},
+        **({"transport_socket": _upstream_tls()} if pool.has_tls else {}),
         **_http2(),
     }
 
@@ -239,6 +242,14 @@ def _circuit_breakers() -> Json:
     """
     names = ("max_connections", "max_pending_requests", "max_requests")
     return {"thresholds": [dict.fromkeys(names, MAX_IN_FLIGHT)]}
+
+
+def _upstream_tls() -> Json:
+    """Return the setting with which Envoy uses TLS, and accepts any certificate."""
+    context = _typed(
+        "extensions.transport_sockets.tls.v3.UpstreamTlsContext", common_tls_context={"alpn_protocols": ["h2"]}
+    )
+    return {"name": "tls", "typed_config": context}
 
 
 def _static(name: str, endpoints: Sequence[str]) -> Json:

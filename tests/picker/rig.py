@@ -21,7 +21,7 @@ from tests.e2e.governed import Administration
 from tests.picker.configuration import BodyMode, Pool, Tls, configuration
 from tests.picker.envoy import Envoy, envoy
 
-PATIENCE_S = 60.0
+PATIENCE_S = 300.0
 """Seconds to wait for a state that a slow machine reaches late."""
 DEFAULT_MODE: BodyMode = "FULL_DUPLEX_STREAMED"
 

@@ -8,6 +8,20 @@ from tests.picker.envoy import envoy
 from tests.picker.rig import before, picker, simulated
 
 
+async def test_envoy_may_call_the_picker_over_tls(tmp_path: Path) -> None:
+    """With any certificate, as gateways of the Gateway API Inference Extension do. The health check uses TLS too."""
+    async with (
+        simulated(2) as workers,
+        picker(tmp_path, workers) as one,
+        before([Pool(one.address, workers, has_tls=True)], [one], workers) as there,
+    ):
+        answers = [await there.chat(), await there.chat(stream=True)]
+        encrypted = await there.envoy.counter("cluster.picker-of-pool.ssl.handshake")
+
+    assert [200, 200] == [answer.status_code for answer in answers]
+    assert 1 <= encrypted
+
+
 async def test_two_pools_share_requests_by_weight(tmp_path: Path) -> None:
     """Each request goes to an endpoint that the picker of its pool has named."""
     async with (
