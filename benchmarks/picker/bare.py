@@ -1,6 +1,6 @@
 """`python -m benchmarks.picker.bare`: a gRPC server that returns requests and answers as they are, for one endpoint.
 
-It uses the same gRPC library as the picker and does nothing else, so the difference between the two is the picker.
+It uses the server of grpcio and does nothing else, so it shows what a picker with this server costs at least.
 """
 
 import argparse
