@@ -14,7 +14,7 @@ STRATEGY ?= prefix_aware
 # Without bytecode, every process that a command or a test starts would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test identity-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test picker-chaos rolling-test console-test console-pages-test what-if-test acceptance fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test identity-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test picker-chaos rolling-test console-test console-pages-test what-if-test acceptance batch-chaos batch-memory fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -112,6 +112,14 @@ store-test: $(VENV)/.test
 ACCEPTANCE_S ?= 180
 acceptance: $(VENV)/.test
 	TEST_REDIS=required ACCEPTANCE_S=$(ACCEPTANCE_S) $(BIN)/pytest tests/acceptance -s -o timeout=1800
+
+# A batch of 5,000 lines on three gateways before one Redis, of which one is killed every ten seconds; some minutes.
+batch-chaos: $(VENV)/.test
+	TEST_REDIS=required $(BIN)/pytest tests/acceptance/test_batch_chaos.py -s -o timeout=1800
+
+# Memory of a gateway that validates a batch of 50,000 lines and 200 MB; a minute.
+batch-memory: $(VENV)/.test
+	$(BIN)/pytest tests/acceptance/test_batch_memory.py -s -o timeout=1800
 
 # The gateway behind a real nginx and a real HAProxy, as docs/how-to/behind-a-proxy.md has them and with their defaults.
 proxy-test: $(VENV)/.test
