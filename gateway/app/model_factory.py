@@ -151,6 +151,7 @@ class ModelFactory:
                 output_usd=spec.price.output_usd,
             ),
             gpu_hour_usd=spec.price.gpu_hour_usd,
+            batch_discount=spec.price.batch_discount,
             max_output_tokens=spec.max_output_tokens,
             engine_fields=spec.engine_fields,
             allows_background=spec.allows_background,

@@ -81,6 +81,8 @@ class TokenPrices:
     cached_input_usd: float | None
     output_usd: float
     gpu_hour_usd: float | None
+    batch_discount: float = 0.0
+    """Share of the price that lines of batches do not pay."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,6 +104,7 @@ class Model:
         retry_budget: RetryBudget | None = None,
         price: Price | None = None,
         gpu_hour_usd: float | None = None,
+        batch_discount: float = 0.0,
         max_output_tokens: int | None = None,
         engine_fields: EngineFieldRules = EngineFieldRules(),  # noqa: B008  # frozen
         allows_background: bool = False,
@@ -125,7 +126,7 @@ class Model:
         self.answers_as_asked, self.response_caching = answers_as_asked, response_caching
         self.has_fleet, self.adapter = True, None
         self._spills_when_late = spills_when_late
-        self.pricing = ModelPrice(price, gpu_hour_usd, fleet, self.fallbacks)
+        self.pricing = ModelPrice(price, gpu_hour_usd, fleet, self.fallbacks, batch_discount=batch_discount)
         longest = min(filter(None, (max_output_tokens, context_tokens)), default=None)
         max_usd = self.pricing.max_usd if self.fallbacks else None
         self.metered = Metered(name, self.pricing.cost_usd, longest, max_usd)
@@ -135,10 +136,9 @@ class Model:
         self._gauges: WorkerGauges = WorkerGauges(fleet, index, workers, None if former is None else former._gauges)  # noqa: SLF001
         if former is not None:
             self._continue_from(former)
-        self._hasher = hasher
+        self._hasher, self._index = hasher, index
         self.exact_prompts = exact_prompts
         self._plain_scope = upstream_name.encode() + b"\0"
-        self._index = index
 
     @property
     def in_flight(self) -> int:

@@ -9,11 +9,21 @@ from routing.fleet import Fleet
 class ModelPrice:
     """Price per token: either *price*, or a price computed from *gpu_hour_usd* and the measured speeds of *fleet*."""
 
-    def __init__(self, price: Price | None, gpu_hour_usd: float | None, fleet: Fleet, fallbacks: Fallbacks) -> None:
+    def __init__(
+        self,
+        price: Price | None,
+        gpu_hour_usd: float | None,
+        fleet: Fleet,
+        fallbacks: Fallbacks,
+        *,
+        batch_discount: float = 0.0,
+    ) -> None:
         self._price = price or Price()
         self._gpu_hour_usd = gpu_hour_usd
         self._fleet = fleet
         self._fallbacks = fallbacks
+        self.batch_share = 1.0 - batch_discount
+        """Share of the price that lines of batches pay if a worker answers them."""
 
     @property
     def current(self) -> Price:

@@ -300,8 +300,9 @@ class Admission:
         reservation = account.reservation
         outcome, used = _used(exchange, account, now)
         price = exchange.price or (_FREE if account.model is None else account.model.pricing.current)
-        cost_nano = to_nano(price.cost_usd(used.prompt, used.cached, used.completion))
-        saved_nano = to_nano(price.saved_usd(used.cached))
+        share = account.price_share if account.caller.is_batch and not exchange.fell_back else 1.0
+        cost_nano = to_nano(price.cost_usd(used.prompt, used.cached, used.completion) * share)
+        saved_nano = to_nano(price.saved_usd(used.cached) * share)
         cost_usd = exchange.cost_usd = cost_nano / NANO
         exchange.saved_usd = saved_nano / NANO
         # The entry is made now and not when it is written, so that the rest of the request can be freed.
@@ -346,8 +347,8 @@ class PendingReservation(Account):
             self.caller,
             outcome="lost",
             used=expected,
-            cost_nano=to_nano(price.cost_usd(expected.prompt, expected.cached, expected.completion)),
-            saved_nano=to_nano(price.saved_usd(expected.cached)),
+            cost_nano=to_nano(price.cost_usd(expected.prompt, expected.cached, expected.completion) * self.price_share),
+            saved_nano=to_nano(price.saved_usd(expected.cached) * self.price_share),
             now=exchange.started,
         )
 

@@ -38,6 +38,11 @@ class Account:
         self.in_background = False
         """Whether the worker continues to generate after it has answered."""
 
+    @property
+    def price_share(self) -> float:
+        """Share of the price that the caller pays if a worker answers: less than 1 for lines of batches."""
+        return self.model.pricing.batch_share if self.model is not None and self.caller.is_batch else 1.0
+
     def __call__(self, expected: Tokens) -> Entry:
         """Return the ledger entry of a request that is never settled, for the reserved tokens *expected*.
 

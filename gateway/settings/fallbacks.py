@@ -1,6 +1,6 @@
 """Settings for the fallbacks of a model, which answer if no worker can, and for their cost limits."""
 
-from typing import Literal, Self, get_args
+from typing import Annotated, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -40,6 +40,11 @@ class PriceSettings(TokenPriceSettings):
         default=None,
         description="price in US dollars per hour of a worker. Tokens then cost their share of the worker's time. A "
         "price per hour cannot be combined with prices per token.",
+    )
+    batch_discount: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0,
+        description="share of the price that lines of batches do not pay, e.g. 0.5 for half the price. It does not "
+        "apply to lines that a fallback answers.",
     )
 
     @model_validator(mode="after")

@@ -126,6 +126,7 @@ def a_model(
     former: Model | None = None,
     price: Price | None = None,
     gpu_hour_usd: float | None = None,
+    batch_discount: float = 0.0,
     prefill_decode: PrefillDecodePlan | None = None,
     response_caching: ResponseCaching | None = None,
 ) -> Model:
@@ -149,6 +150,7 @@ def a_model(
         workers=by_id,
         price=price,
         gpu_hour_usd=gpu_hour_usd,
+        batch_discount=batch_discount,
         fallbacks=None
         if fallback is None
         else some_fallbacks(fallback, price=fallback_price or price or Price(), name=name),

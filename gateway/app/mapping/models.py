@@ -78,7 +78,9 @@ def model_spec(
         answers_as_asked=model.answer_model == "asked",
         response_caching=response_caching_of(model, settings),
         spills_when_late=model.spill.when_late,
-        price=TokenPrices(price.input_usd, price.cached_input_usd, price.output_usd, price.gpu_hour_usd),
+        price=TokenPrices(
+            price.input_usd, price.cached_input_usd, price.output_usd, price.gpu_hour_usd, price.batch_discount
+        ),
         timeouts=timeouts_of(settings),
         fairness=fairness_of(settings),
         release=ReleasePolicy(

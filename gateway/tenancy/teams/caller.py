@@ -17,6 +17,7 @@ class Caller:
 
     __slots__ = (
         "end_user",
+        "is_batch",
         "is_plain",
         "key",
         "key_id",
@@ -63,6 +64,8 @@ class Caller:
         """Whether the caller needs nothing but the current secret, because no expiry, no blocking and no address check
         applies.
         """
+        self.is_batch = False
+        """Whether the requests of the caller are lines of batches, which can have a discount."""
 
     def for_batch(self, priority: CallerPriority = "batch", *, may_fall_back: bool = True) -> "Caller":
         """Return a caller for lines of batches that the same key created. The network of the request that created the
@@ -74,6 +77,7 @@ class Caller:
         caller.priority = priority
         caller.may_fall_back = may_fall_back and self.may_fall_back
         caller.networks = None
+        caller.is_batch = True
         return caller
 
     def __repr__(self) -> str:
