@@ -25,8 +25,26 @@ TIMEOUT_S = 600.0
 _COLUMNS = ("id", "status", "endpoint", "total", "completed", "failed", "created_at")
 _ENDPOINT = "/v1/chat/completions"
 
+_STATES = ("created", "in_progress", "cancelling", "finalizing", "completed", "failed", "expired", "cancelled")
+"""States of a batch, in the order in which it can reach them."""
+
 Json = dict[str, Any]
 Act = Callable[["httpx.AsyncClient", argparse.Namespace, Output], Awaitable[None]]
+
+
+class _Response(msgspec.Struct):
+    """Answer to a failed line."""
+
+    status_code: int
+    body: Any = None
+
+
+class _FailedLine(msgspec.Struct):
+    """Line of the error file of a batch."""
+
+    custom_id: str
+    response: _Response | None = None
+    error: Any = None
 
 
 def add_batch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -44,6 +62,9 @@ def add_batch(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
     command.add_argument("--limit", metavar="N", default="20", help="maximum number of batches (default %(default)s)")
 
     command = _command(below, "show", _show, help="show a batch: its status, its counts, its files and its faults")
+    command.add_argument("id", metavar="ID")
+
+    command = _command(below, "logs", _logs, help="print when a batch changed its status, and why its lines failed")
     command.add_argument("id", metavar="ID")
 
     command = _command(below, "cancel", _cancel, help="cancel a batch; lines in flight may still finish")
@@ -133,6 +154,66 @@ async def _show(http: "httpx.AsyncClient", arguments: argparse.Namespace, output
     _print(_answer(await http.get(f"/v1/batches/{_plain(arguments.id)}")), output)
 
 
+async def _logs(http: "httpx.AsyncClient", arguments: argparse.Namespace, output: Output) -> None:
+    """Print the changes of the status in order, the faults of the input file, and a line for each failed line."""
+    batch = _answer(await http.get(f"/v1/batches/{_plain(arguments.id)}"))
+    changes = [(batch[f"{state}_at"], state) for state in _STATES if batch.get(f"{state}_at") is not None]
+    for at, state in sorted(changes, key=lambda change: change[0]):
+        _log(output, {"at": at, "event": state}, f"{_moment(at)} {state}")
+    for fault in (batch.get("errors") or {}).get("data", ()):
+        place = "the file" if fault["line"] is None else f"line {fault['line']}"
+        _log(output, {"event": "fault", **fault}, f"{place}: {fault['code']}: {fault['message']}")
+    if batch.get("error_file_id") is not None:
+        await _log_failed_lines(http, _plain_file(batch["error_file_id"]), output)
+
+
+async def _log_failed_lines(http: "httpx.AsyncClient", file_id: str, output: Output) -> None:
+    """Print each line of the error file. The file is never in memory as a whole."""
+    async with http.stream("GET", f"/v1/files/{file_id}/content") as response:
+        if not response.is_success:
+            await response.aread()
+            _answer(response)
+        waiting = b""
+        async for data in response.aiter_bytes():
+            *lines, waiting = (waiting + data).split(b"\n")  # texts can contain other line ends of Unicode
+            for line in lines:
+                _log_failed_line(line, output)
+
+
+def _log_failed_line(data: bytes, output: Output) -> None:
+    try:
+        line = msgspec.json.decode(data, type=_FailedLine)
+    except msgspec.MsgspecError:
+        raise CommandFailed("The server that answered is not Warmgate: its error file is not JSON.") from None
+    status = None if line.response is None else line.response.status_code
+    code, message = _reason(line)
+    fields = {"custom_id": line.custom_id, "status": status, "code": code, "message": message}
+    _log(output, {"event": "line_failed", **fields}, f"{line.custom_id}: {code or status}: {message}")
+
+
+def _log(output: Output, fields: Json, text: str) -> None:
+    """Print one event, as JSON or as one line of text without control characters."""
+    if output.is_json:
+        output.text(f"{msgspec.json.encode(fields).decode()}\n")
+    else:
+        output.text("".join(each if each.isprintable() else " " for each in text) + "\n")
+
+
+def _reason(line: "_FailedLine") -> tuple[str | None, str]:
+    """Return the code and the message of the error of a line."""
+    error = line.error
+    if error is None and line.response is not None and isinstance(line.response.body, dict):
+        error = line.response.body.get("error")
+    if not isinstance(error, dict):
+        return None, "no reason given"
+    code = error.get("code") or error.get("type")
+    return None if code is None else str(code), str(error.get("message") or "no reason given")
+
+
+def _moment(at: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%SZ", time.gmtime(at))
+
+
 async def _cancel(http: "httpx.AsyncClient", arguments: argparse.Namespace, output: Output) -> None:
     _print(_answer(await http.post(f"/v1/batches/{_plain(arguments.id)}/cancel")), output)
 
@@ -156,6 +237,17 @@ def _plain(batch_id: str) -> str:
     if not batch_id.replace("_", "").isalnum() or not batch_id.isascii():
         raise CommandFailed("The id of a batch has only letters, digits and '_'.", code=2)
     return batch_id
+
+
+def _plain_file(file_id: str) -> str:
+    """Return *file_id* if it is safe in a URL path.
+
+    Raises:
+        CommandFailed: if it is not.
+    """
+    if not file_id.replace("-", "").isalnum() or not file_id.isascii():
+        raise CommandFailed("The server that answered is not Warmgate: it sent an id of a file that is not valid.")
+    return file_id
 
 
 def _answer(response: "httpx.Response") -> Json:

@@ -125,6 +125,45 @@ def test_a_batch_is_shown_with_its_faults(server: Server, monkeypatch: pytest.Mo
     assert 0 == shown.code
 
 
+def test_the_events_of_a_batch_are_printed_in_order(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Then come the faults of the file, and the reason of each line that failed, without control characters."""
+    refused = {"error": {"message": "Too long\x1b[2J\u2028", "code": "context_length_exceeded"}}
+    lines = [
+        {"custom_id": "a", "response": {"status_code": 400, "body": refused}, "error": None},
+        {"custom_id": "b", "response": None, "error": {"code": "batch_expired", "message": "The batch expired."}},
+        {"custom_id": "c", "response": {"status_code": 502, "body": "<html>"}, "error": None},
+    ]
+    times = {"in_progress_at": 160, "expired_at": 86_500, "finalizing_at": 86_500, "cancelled_at": None}
+    batch = {**BATCH, **times, "errors": {"object": "list", "data": [FAULT]}, "error_file_id": "file-9"}
+    content = b"".join(json.dumps(line, ensure_ascii=False).encode() + b"\n" for line in lines)
+    server.answers = {"/v1/batches/batch_1": (200, batch), "/v1/files/file-9/content": (200, content)}
+
+    assert (
+        "1970-01-01 00:01:40Z created\n"
+        "1970-01-01 00:02:40Z in_progress\n"
+        "1970-01-02 00:01:40Z finalizing\n"
+        "1970-01-02 00:01:40Z expired\n"
+        "line 3: invalid_request: It is wrong\n"
+        "a: context_length_exceeded: Too long [2J \n"
+        "b: batch_expired: The batch expired.\n"
+        "c: 502: no reason given\n"
+    ) == printed(monkeypatch, "logs", "batch_1").out
+    events = [json.loads(line) for line in printed(monkeypatch, "logs", "batch_1", "--json").out.split("\n")[:-1]]
+    assert {"at": 100, "event": "created"} == events[0]
+    assert ("line_failed", "c", 502) == (events[-1]["event"], events[-1]["custom_id"], events[-1]["status"])
+
+
+def test_logs_of_a_batch_that_did_not_fail(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that cannot be read is reported."""
+    server.answers = {
+        "/v1/batches/batch_1": (200, BATCH),
+        "/v1/batches/batch_2": (200, {**BATCH, "error_file_id": "f"}),
+    }
+
+    assert Printed(0, "1970-01-01 00:01:40Z created\n", "") == printed(monkeypatch, "logs", "batch_1")
+    assert (1, "No.\n") == printed(monkeypatch, "logs", "batch_2")[::2]
+
+
 def test_a_batch_is_cancelled(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     server.answers = {"/v1/batches/batch_1/cancel": (200, BATCH)}
     shown = printed(monkeypatch, "cancel", "batch_1", "--url", server.url)
