@@ -71,6 +71,7 @@ TEAM_PATHS: Final = frozenset(
         *("/admin/v1/keys", "/admin/v1/keys/{key_id}"),
         *("/admin/v1/usage", "/admin/v1/usage/users", "/admin/v1/usage/records", "/admin/v1/usage/export"),
         *("/admin/v1/requests", "/admin/v1/requests/{request_id}", "/admin/v1/savings"),
+        *("/admin/v1/batches", "/admin/v1/batches/{batch_id}"),
     }
 )
 """Paths of the routes that show an admin key with a team only the data of that team.

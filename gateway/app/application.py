@@ -561,6 +561,8 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
             receipts=_readable(parts),
             explainer=_explainer(parts),
             caches=_cache_views(settings, parts),
+            batches=None if parts.batch is None else parts.batch.batches,
+            files=None if parts.batch is None else parts.batch.files,
             what_if=parts.what_if,
             issuers=frozenset(each.name for each in settings.identity.issuers),
         ),

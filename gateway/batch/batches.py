@@ -17,6 +17,8 @@ MAX_PAIR_KEY: Final = 64
 MAX_PAIR_VALUE: Final = 512
 ATTEMPTS: Final = 16
 """Maximum number of attempts to change a batch while gateways change it, too."""
+_NEVER: Final = 1e15
+"""Time after all others, in seconds since 1970."""
 _FIELDS: Final = frozenset({"input_file_id", "endpoint", "completion_window", "metadata", "output_expires_after"})
 
 
@@ -131,6 +133,18 @@ class Batches:
                 self.on_change()
                 return changed, progress
         raise Conflict("The batch changes too often at the moment. Retry.")
+
+    async def of_all_teams(self, limit: int) -> tuple[list[tuple[TeamBatch, Progress]], bool]:
+        """Return up to *limit* batches of all teams, and whether there are more. Batches that have not ended come
+        first, then the newest.
+
+        Raises:
+            StoreUnavailable: if the store does not answer.
+        """
+        records = await self._store.due(_NEVER, limit + 1)
+        found = [batch_in(record) for record in records[:limit]]
+        found.sort(key=lambda batch: (batch.info.status in ENDED, -batch.info.created_at))
+        return [(batch, await self._progress(batch)) for batch in found], len(records) > limit
 
     async def _progress(self, batch: TeamBatch) -> Progress:
         info = batch.info

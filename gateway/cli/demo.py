@@ -134,6 +134,7 @@ def demo_settings(options: DemoOptions, urls: Sequence[str], environ: Mapping[st
         "console": {"enabled": importlib.util.find_spec("jinja2") is not None},
         "request_shapes": {"enabled": True},
         "store": {"url": _url_of(start.store)},
+        "files": {"folder": str(start.store.parent / "files")},
         "server": {"hit_headers": "shared"},  # there is but one team
     }
     settings = build(data, environ)

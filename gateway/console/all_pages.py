@@ -5,6 +5,7 @@ from typing import Final
 from gateway.console.page import Action, Download, Page
 from gateway.console.pages import (
     audit,
+    batches,
     cache_map,
     explain,
     index_truth,
@@ -19,6 +20,7 @@ from gateway.console.pages import (
 PAGES: Final[tuple[Page, ...]] = (
     *overview.PAGES,
     *requests.PAGES,
+    *batches.PAGES,
     *models.PAGES,
     *cache_map.PAGES,
     *index_truth.PAGES,
@@ -33,6 +35,7 @@ ACTIONS: Final[tuple[Action, ...]] = (
     *explain.ACTIONS,
     *what_if.ACTIONS,
     *models.ACTIONS,
+    *batches.ACTIONS,
     *teams.ACTIONS,
     *keys.ACTIONS,
 )

@@ -20,7 +20,7 @@ class AdminKeySettings(Group):
     )
     team: EntityName | None = Field(
         default=None,
-        description="team whose teams, keys, usage and requests the admin key can read, for the role viewer only. "
+        description="team whose keys, usage, requests and batches the admin key can read, for the role viewer only. "
         "Null means that the key is not limited to a team.",
     )
     secret: Secret | None = Field(default=None, description="secret that callers of the admin API send")

@@ -6,6 +6,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 from tests.console import people
+from tests.console.batches import new_batch
 from tests.console.browser import Faults, chromium
 from tests.console.load import load
 from tests.console.processes import Running, admin_keys_variable, demo
@@ -32,6 +33,7 @@ def busy(served: Running) -> Iterator[Running]:
     keys = {"demo": served.key, "blue": served.new_key("blue")}
     with load(served.url, keys) as running:
         running.wait_for(10)
+        new_batch(served.url, keys["blue"], metadata={"purpose": "tests"})
         yield served
 
 

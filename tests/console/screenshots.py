@@ -15,6 +15,7 @@ from pathlib import Path
 
 from playwright.sync_api import Browser, Page, sync_playwright
 
+from tests.console.batches import new_batch
 from tests.console.browser import chromium
 from tests.console.large import large
 from tests.console.load import load
@@ -82,7 +83,10 @@ def under_load(seconds: float) -> Iterator[Running]:
             )
         keys = {team: running.new_key(team) for team in TEAMS}
         exits.enter_context(load(running.url, keys, clients=3, pause_s=0.2))
+        new_batch(running.url, keys["batch"], lines=40, max_tokens=8, metadata={"job": "nightly summaries"})
+        new_batch(running.url, keys["research"], file="{}\n")
         time.sleep(seconds)
+        new_batch(running.url, keys["batch"], lines=400, max_tokens=100, metadata={"job": "evaluation of prompts"})
         yield running
 
 

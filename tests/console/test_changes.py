@@ -9,6 +9,7 @@ import httpx
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
+from tests.console.batches import new_batch
 from tests.console.browser import Faults
 from tests.console.people import window
 from tests.console.processes import Running
@@ -215,3 +216,32 @@ def test_a_value_changes_without_a_reload(browser: Browser, served: Running, ses
         thread.join(60)
 
         assert page.evaluate("() => window.isSameDocument")
+
+
+def test_a_batch_is_cancelled(keyboard: Page, busy: Running) -> None:
+    """Its lines that have not started never run."""
+    key = busy.new_key("blue")
+    batch_id = new_batch(busy.url, key, lines=200, max_tokens=4000)
+    page = keyboard
+    page.goto(f"/console/batches/{batch_id}?team=blue")
+    unfold(page, "Cancel the batch")
+    press(page, "button", "Cancel this batch")
+    expect(page.locator(".notices")).to_contain_text(f"The batch {batch_id} is canceled.")
+
+    answer = httpx.get(f"{busy.url}/v1/batches/{batch_id}", headers={"authorization": f"Bearer {key}"}, timeout=60)
+    assert answer.json()["status"] in {"cancelling", "cancelled"}
+    page.goto(f"/console/batches/{batch_id}?team=blue")
+    assert 0 == page.get_by_role("button", name="Cancel this batch", exact=True).count()
+
+
+def test_the_page_of_a_batch_follows_it(browser: Browser, busy: Running, session: Token, faults: Faults) -> None:
+    """It shows the end of the batch without a reload."""
+    batch_id = new_batch(busy.url, busy.new_key("blue"))
+    with window(browser, busy, session("olga"), faults=faults) as page:
+        page.goto(f"/console/batches/{batch_id}?team=blue")
+        page.evaluate("() => { window.isSameDocument = true; }")
+
+        expect(page.locator("main .state").first).to_have_text("completed", timeout=60_000)
+        assert page.evaluate("() => window.isSameDocument")
+        page.goto("/console/batches?team=blue")
+        expect(page.get_by_role("link", name=f"Batch {batch_id}")).to_be_visible()

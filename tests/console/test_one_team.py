@@ -6,6 +6,7 @@ from html import unescape
 import httpx
 import pytest
 
+from tests.console.batches import new_batch
 from tests.console.people import client, new_session, read
 from tests.console.processes import Running, admin_keys_variable, demo
 
@@ -24,11 +25,22 @@ def shared() -> Iterator[Running]:
 
 
 @pytest.fixture(scope="module")
-def request_id(shared: Running) -> str:
+def secret(shared: Running) -> str:
+    """The secret of a key of the other team."""
+    return str(shared.admin("POST", "/keys", {"team": OTHER, "id": KEY})["secret"])
+
+
+@pytest.fixture(scope="module")
+def batch_id(shared: Running, secret: str) -> str:
+    """The id of a batch of the other team."""
+    return new_batch(shared.url, secret, metadata={"for": OTHER})
+
+
+@pytest.fixture(scope="module")
+def request_id(shared: Running, secret: str) -> str:
     """The id of a request of the other team."""
-    made = shared.admin("POST", "/keys", {"team": OTHER, "id": KEY})
     body = {"model": "tiny", "max_tokens": 2, "messages": [{"role": "user", "content": "hi"}]}
-    headers = {"authorization": f"Bearer {made['secret']}"}
+    headers = {"authorization": f"Bearer {secret}"}
     answer = httpx.post(f"{shared.url}/v1/chat/completions", json=body, headers=headers, timeout=60)
     assert answer.is_success
     return answer.headers["x-request-id"]
@@ -48,16 +60,20 @@ def token(shared: Running) -> str:
         f"/console/keys/{KEY}",
         "/console/requests/REQUEST",
         f"/console/requests?team={OTHER}",
+        f"/console/batches?team={OTHER}",
+        f"/console/batches/BATCH?team={OTHER}",
+        "/console/batches/BATCH?team=blue",
+        "/console/batches",
         "/console/requests",
         "/console/teams",
         "/console/audit",
         "/console",
     ],
 )
-def test_no_page_shows_another_team(address: str, shared: Running, token: str, request_id: str) -> None:
+def test_no_page_shows_another_team(address: str, shared: Running, token: str, request_id: str, batch_id: str) -> None:
     """Neither by its address nor by a filter."""
     with client(shared, token) as http:
-        response = http.get(address.replace("REQUEST", request_id))
+        response = http.get(address.replace("REQUEST", request_id).replace("BATCH", batch_id))
     text = unescape(response.text)
     for repeated in (address, f'value="{OTHER}"', f"'{OTHER}'", f"'{KEY}'"):  # the reader has sent these
         text = text.replace(repeated, "")

@@ -11,8 +11,10 @@ from tests.console.people import window
 from tests.console.processes import Running
 
 PATHS = [page.path for page in PAGES]
-LIVE = [page.path for page in PAGES if page.live and page.path != "/console/what-if"]
-"""Live pages whose parts change by themselves. That of replays changes only with a replay: test_replays.py."""
+STILL = ("/console/what-if", "/console/batches", "/console/batches/{id}")
+"""Live pages that change only with a replay or a batch: test_replays.py and test_changes.py."""
+LIVE = [page.path for page in PAGES if page.live and page.path not in STILL]
+"""Live pages whose parts change by themselves."""
 SCHEMES = ("light", "dark")
 PHONE = {"width": 390, "height": 844}
 DESK = {"width": 1440, "height": 900}

@@ -1,7 +1,9 @@
 """60 probes for stored and reflected scripts, wherever a caller or a worker can put a text: all are inert."""
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterator, Sequence
 from itertools import islice
+from pathlib import Path
 from urllib.parse import quote, urlencode, urlsplit
 
 import httpx
@@ -10,6 +12,7 @@ from playwright.sync_api import Browser, Page
 
 from gateway.console.all_pages import PAGES
 from tests.console import people
+from tests.console.batches import new_batch
 from tests.console.browser import Faults
 from tests.console.hostile_worker import hostile_worker
 from tests.console.people import client, log_in, named, new_session, window
@@ -30,10 +33,12 @@ MOST_ADDRESSES = 8
 def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """A gateway whose models and workers are named by probes, with requests that contain them."""
     folder = tmp_path_factory.mktemp("hostile")
-    with hostile_worker() as port, serving(folder, _settings(port)) as running:
+    with hostile_worker() as port, serving(folder, _settings(port, folder)) as running:
         with httpx.Client(base_url=running.url, timeout=60) as http:
             for number, probe in enumerate(PROBES):
                 _ask(http, probe, _MODELS[number % len(_MODELS)])
+        for start in range(0, len(PROBES), 15):
+            new_batch(running.url, TEAM_KEY, metadata=_pairs(PROBES[start : start + 15]), file=_faulty(PROBES[start]))
         running.admin("POST", "/what-if", {"model": _MODELS[0], "alternatives": [{}]})
         yield running
 
@@ -41,7 +46,7 @@ def hostile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 _MODELS = PRINTABLE[:10]
 
 
-def _settings(port: int) -> dict[str, object]:
+def _settings(port: int, folder: Path) -> dict[str, object]:
     workers = iter(WITHOUT_SPACES * 10)
     addresses = (f"http://127.0.{number // 200}.{number % 200 + 1}:{port}" for number in range(10_000))
     models: list[dict[str, object]] = [
@@ -59,7 +64,23 @@ def _settings(port: int) -> dict[str, object]:
     shares = [{"model": _MODELS[0], "weight": 1}, {"model": _MODELS[1], "weight": 1}]
     routes = [{"name": PRINTABLE[24], "to": shares}]
     teams = [{"name": "declared", "keys": [{"id": "declared", "secret": TEAM_KEY}]}]
-    return {"models": [*models, *adapters], "routes": routes, "teams": teams, "request_shapes": {"enabled": True}}
+    return {
+        "models": [*models, *adapters],
+        "routes": routes,
+        "teams": teams,
+        "request_shapes": {"enabled": True},
+        "files": {"folder": str(folder / "files")},
+    }
+
+
+def _pairs(probes: Sequence[str]) -> dict[str, str]:
+    return {f"{probe[:60]}{number}": probe[:512] for number, probe in enumerate(probes)}
+
+
+def _faulty(probe: str) -> str:
+    """Return an input file whose line has *probe* in fields that messages can repeat."""
+    line = {"custom_id": probe, "method": probe, "url": probe, "body": {"model": probe, probe: probe}, probe: probe}
+    return json.dumps(line) + "\n"
 
 
 def _ask(http: httpx.Client, probe: str, model: str) -> None:

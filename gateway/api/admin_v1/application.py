@@ -10,6 +10,7 @@ from gateway.api.admin_access import AdminAccess, AdminKey
 from gateway.api.admin_v1 import (
     added_workers,
     audit,
+    batches,
     cache_map,
     diagnosis,
     explain,
@@ -115,6 +116,8 @@ def _of_gateway(gateway: AdminGateway) -> list[APIRouter]:
         routers.append(explain.router)
     if gateway.caches is not None:
         routers += [cache_map.router, index_truth.router]
+    if gateway.batches is not None:
+        routers.append(batches.router)
     if gateway.what_if is not None:
         routers.append(what_if.router)
     return routers

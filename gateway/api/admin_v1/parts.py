@@ -17,6 +17,8 @@ from gateway.api.admin_v1.entities import Entities
 from gateway.api.admin_v1.gateway_facts import GatewayFacts
 from gateway.api.explain import Explainer
 from gateway.api.times import to_the_millisecond
+from gateway.batch.batches import Batches
+from gateway.batch.files import Files
 from gateway.models.registry import Models
 from gateway.protocol.errors import InvalidField, StoreUnavailable
 from gateway.telemetry.caches.views import CacheViews
@@ -83,6 +85,10 @@ class AdminGateway:
     """Explanation of routing decisions, or None without one."""
     caches: CacheViews | None = field(kw_only=True, default=None)
     """Views of the caches, or None if the gateway does not observe their use."""
+    batches: Batches | None = field(kw_only=True, default=None)
+    """Batches of teams, or None if the gateway serves none."""
+    files: Files | None = field(kw_only=True, default=None)
+    """Files of teams, or None if the gateway serves none."""
     what_if: WhatIf | None = field(kw_only=True, default=None)
     """Replays of recorded requests, or None without them."""
     issuers: frozenset[str] = field(kw_only=True, default=frozenset())

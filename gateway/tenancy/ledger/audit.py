@@ -20,8 +20,9 @@ Action = Literal[
     "credit",
     "login",
     "logout",
+    "cancel",
 ]
-Kind = Literal["team", "key", "worker", "route", "revocation", "user", "group", "settings", "login"]
+Kind = Literal["team", "key", "worker", "route", "revocation", "user", "group", "settings", "login", "batch"]
 
 HIDDEN = frozenset({"digest", "former_digest", "secret", "secret_sha256", "secret_env", "pepper", "api_key"})
 """Names of fields that the audit log omits at any depth, because they contain secrets or digests."""
@@ -43,7 +44,7 @@ class AuditEntry(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     kind: Kind
     id: str
-    """Name of the team or route, or id of the key or worker, that was changed."""
+    """Name of the team or route, or id of the key, worker or batch, that was changed."""
     team: str | None = None
     """Team to which the changed object belongs, or None."""
     before: dict[str, Any] | None = None

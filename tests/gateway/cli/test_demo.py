@@ -130,6 +130,7 @@ def test_the_settings_are_the_options_with_variables_over_them() -> None:
     assert ("tiny", "round_robin") == (model.name, model.strategy)
     assert "gpt-4o" in model.aliases
     assert ["http://a", "http://b"] == [worker.url for worker in model.workers]
+    assert "/tmp/x/files" == settings.files.folder
 
 
 def test_the_tokenizer_of_the_workers_can_be_at_hand(tmp_path: Path) -> None:
