@@ -21,6 +21,8 @@ def gateway() -> Gateway:
         {
             "models": [{"name": "tiny", "workers": [{"url": "http://worker.example.com"}]}],
             "admin": {"keys": [{"id": "generator", "secret": _ADMIN_KEY, "role": "viewer"}]},
+            "files": {"folder": "files"},
+            "store": {"url": "redis://store.example.com"},
         },
         {},
     )
