@@ -42,7 +42,7 @@ class CacheHits:
     are unknown, because the reported contents then cannot be searched. *predicted* maps workers to the number of text
     blocks of the prompt that *index* predicts in their caches. *index* also predicts how full each cache is. *peers*
     are the workers from which others can pull blocks, or None without pulls. *mean_pace* is the mean of the workers'
-    times relative to the rates of the fleet.
+    times relative to the rates of the fleet. *usual_share* is their busy share, see `Worker.load`.
     """
 
     def __init__(
@@ -54,6 +54,7 @@ class CacheHits:
         *,
         index: CacheIndex,
         mean_pace: float,
+        usual_share: float,
         newcomer: Newcomer | None = None,
         peers: Peers | None = None,
     ) -> None:
@@ -63,6 +64,7 @@ class CacheHits:
         self._tokens_per_block = tokens_per_block
         self._index = index
         self._mean_pace = mean_pace
+        self._usual_share = usual_share
         self._newcomer = newcomer
         self._peers = peers
 
@@ -76,7 +78,7 @@ class CacheHits:
         tokens = float(blocks * reported.block_tokens)
         if not worker.is_confirmed:
             return self._predicted_candidate(worker, tokens, now)
-        load = worker.load(now)
+        load = worker.load(now, self._usual_share)
         loads = loads_of(reported.hit, reported.block_tokens)
         hit_tokens = tokens * worker.hit_accuracy.reported.correction
         # The space that a pulled copy takes costs as much as that of computed blocks.
@@ -90,7 +92,7 @@ class CacheHits:
             hit_tokens,
             load,
             worker.warmup.admits(worker.in_flight),
-            worker.load_s(loads),
+            worker.speed.load_s(loads),
             "reported",
             tokens,
             tokens,
@@ -116,7 +118,7 @@ class CacheHits:
         # The size of a block in tokens is an estimate.
         tokens = min(blocks * self._tokens_per_block, self._request.prompt_tokens)
         hit_tokens = tokens * worker.hit_accuracy.predicted.correction
-        load = worker.load(now)
+        load = worker.load(now, self._usual_share)
         return Candidate(
             worker.id,
             blocks,

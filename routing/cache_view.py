@@ -12,7 +12,7 @@ from routing.pull_outcomes import PullOutcomes
 from routing.pulls import Peers, may_send
 from routing.request import Request
 from routing.sessions import Newcomer, Sessions
-from routing.worker import Worker
+from routing.worker import Worker, usual_busy_share
 
 
 class CacheView:
@@ -68,6 +68,7 @@ class CacheView:
             tokens_per_block,
             index=self._index,
             mean_pace=_mean_pace(workers),
+            usual_share=usual_busy_share(workers, now),
             newcomer=newcomer,
             peers=peers,
         )

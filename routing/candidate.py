@@ -43,7 +43,9 @@ class Load(Value):
         self.decodes: Final = decodes
         """Number of the worker's requests that are generating tokens."""
         self.busy_share: Final = busy_share
-        """Smoothed share of time, from 0 to 1, during which the worker has prefills to compute."""
+        """Smoothed share of time, from 0 to 1, during which the worker has prefills to compute. Candidates that are
+        as fast as their fleet have the mean of these workers.
+        """
         self.prefill_overhead_s: Final = prefill_overhead_s
         self.prefill_s_per_token: Final = prefill_s_per_token
         self.decode_s_per_token: Final = decode_s_per_token

@@ -70,5 +70,5 @@ class Peers:
         needed_tokens = self._sessions.needed_tokens(worker.id, self._workers)
         if tokens <= 0.0 or COPIES * needed_tokens + tokens > capacity_tokens:
             return None
-        load_s = worker.load_s(Loads(peer=tokens))
+        load_s = worker.speed.load_s(Loads(peer=tokens))
         return Pull(source[0], tokens, load_s) if load_s < tokens * prefill_s_per_token else None

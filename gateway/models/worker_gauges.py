@@ -52,7 +52,7 @@ class WorkerGauges:
                     "breaker_open": float(state.breaker.is_open),
                     "in_flight": float(load.in_flight),
                     "backlog_seconds": load.backlog_s,
-                    "prefill_tokens_per_second": state.prefill_tokens_per_s,
+                    "prefill_tokens_per_second": state.speed.prefill_tokens_per_s,
                     "ttft_error_ratio": state.speed.ttft_error.absolute,
                     "ttft_bias_ratio": state.speed.ttft_error.bias,
                     "index_blocks": float(self._index.held(state.id)),

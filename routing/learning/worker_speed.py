@@ -46,6 +46,11 @@ class WorkerSpeed:
         return max(S_PER_TOKEN_MIN, s_per_token * self.pace.factor)
 
     @property
+    def prefill_tokens_per_s(self) -> float:
+        """Prefill speed in tokens per second while no request generates tokens, for comparing workers."""
+        return 1.0 / self.prefill_s_per_token(0.0)
+
+    @property
     def decode_s_per_token(self) -> float:
         """Seconds per output token by which one more running request slows down generation."""
         return self.rates.decode.slope * self._decode_pace.factor

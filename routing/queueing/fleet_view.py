@@ -10,7 +10,7 @@ import numpy.typing as npt
 from routing.queueing.release_policy import ReleasePolicy
 from routing.queueing.waiting import Seconds
 from routing.strategies.prefix_aware import DECODE_PRICE, price_of
-from routing.worker import Worker
+from routing.worker import Worker, usual_busy_share
 
 ROUNDING_S = 1e-9
 """Tolerance in seconds for rounding errors when a backlog is compared with the depth."""
@@ -46,9 +46,10 @@ class FleetView:
         room, is_open = np.full(len(workers), np.inf), np.zeros(len(workers), np.bool_)
         zone_penalty_s = np.array([worker.zone_penalty_s for worker in workers])
         price = np.ones(len(workers))
+        usual_share = usual_busy_share([worker for worker in workers if worker.is_ready], now)
         for place, worker in enumerate(workers):
             if worker.is_ready:
-                load = worker.load(now)
+                load = worker.load(now, usual_share)
                 backlog_s[place] = load.backlog_s
                 price[place] = min(policy.price, price_of(load.busy_share))
                 slower_s[place] = load.decode_s_per_token * load.in_flight * DECODE_PRICE

@@ -30,10 +30,9 @@ class PrefixAware:
 
     Uncached work costs more on a busy worker, because it delays later requests. If a worker is busy with prefill for
     a share rho of the time, each second of prefill costs rho / (1 - rho) extra seconds. On an idle fleet the extra cost
-    is zero, so a hot prefix spreads. On a busy fleet the cache decides. Each worker has a price of its own: otherwise a
-    fast worker would be given all requests until its cache and its queue overflow. Evicted blocks that will be needed
-    again count as uncached work too, so a new session begins where the cache has room or holds blocks that are no
-    longer used.
+    is zero, so a hot prefix spreads. On a busy fleet the cache decides. Equally fast workers have one price, see
+    `usual_busy_share`. Evicted blocks that will be needed again count as uncached work too, so a new session begins
+    where the cache has room or holds blocks that are no longer used.
     """
 
     is_late_bound: ClassVar[bool] = False

@@ -431,7 +431,7 @@ class Traffic:
                 self.index.held(worker.id),
                 round(worker.load(self.now).backlog_s, 6),
                 round(worker.load(self.now).busy_share, 6),
-                round(worker.prefill_tokens_per_s, 6),
+                round(worker.speed.prefill_tokens_per_s, 6),
             )
             for worker in self.fleet
         ]

@@ -253,7 +253,7 @@ class TestOutcomes:
         fleet.bookings.first_byte(booking, 1.0)
         fleet.bookings.release(booking, Outcome(Ending.ANSWERED, 1000, 900), 9.0)
 
-        assert worker_of(fleet, A).prefill_tokens_per_s < 800.0
+        assert worker_of(fleet, A).speed.prefill_tokens_per_s < 800.0
 
     @pytest.mark.parametrize("outcome", [REFUSED, FAILED, ABORTED])
     def test_only_answers_teach(self, outcome: Outcome) -> None:

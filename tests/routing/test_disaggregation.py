@@ -275,14 +275,14 @@ class TestBookingOfWhatIsFetched:
 
     def test_it_teaches_nothing_of_prefills_but_of_the_pace_of_answers(self, fleet: Fleet) -> None:
         worker = fleet.worker(A)
-        speed = worker.prefill_tokens_per_s
+        speed = worker.speed.prefill_tokens_per_s
         booking = fleet.bookings.book(divided(), self.fetching(fleet, divided()), 0.0)
         assert booking is not None
         fleet.bookings.first_byte(booking, 3.0)
         fleet.bookings.first_byte(booking, 4.0)  # no longer pending
         fleet.bookings.release(booking, Outcome(Ending.ANSWERED, 1000, 992, 101), 8.0)
 
-        assert speed == worker.prefill_tokens_per_s
+        assert speed == worker.speed.prefill_tokens_per_s
         assert 0.05 == pytest.approx(worker.speed.usual_gap_s or 0.0)
         assert (0, 3.0) == (booking.decodes_beside, booking.first_byte_at)
 

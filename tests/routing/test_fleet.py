@@ -510,7 +510,7 @@ class FleetAgainstCounts(RuleBasedStateMachine):
             assert load.pending or load.backlog_s == 0.0
             assert load.backlog_s >= 0.0
             assert -1e-9 <= load.busy_share <= 1.0 + 1e-9
-            assert worker.prefill_tokens_per_s > 0.0
+            assert worker.speed.prefill_tokens_per_s > 0.0
 
     def teardown(self) -> None:
         for booking in self.bookings:

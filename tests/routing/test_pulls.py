@@ -263,7 +263,7 @@ class TestBookings:
         assert booking.pull is not None
         fleet.bookings.first_byte(booking, 1.0)
         fleet.bookings.release(booking, Outcome(Ending.ANSWERED, 1665, 1664, 10), 1.1)
-        later = fleet.worker(B).load_s(Loads(peer=1664.0))
+        later = fleet.worker(B).speed.load_s(Loads(peer=1664.0))
 
         assert later > 1.2 * booking.pull.load_s
         assert {"peer"} == fleet.worker(B).speed.load_tokens_per_s().keys()

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routing.booking import Booking
-from routing.worker import Worker
+from routing.worker import Worker, usual_busy_share
 from tests.routing.examples import a_request
 from tests.routing.worker_examples import a_worker, booked, counts, fill
 
@@ -380,6 +380,32 @@ class TestBusyShare:
             booked(worker, float(i), 0.25, streams=False)
 
         assert pytest.approx(0.25, abs=0.01) == worker.load(300.0).busy_share
+
+    def test_workers_as_fast_as_their_fleet_have_the_mean_of_these_workers(self) -> None:
+        """One is always busy and one never, and the third is twice as slow."""
+        busy, idle, slow = a_worker(), a_worker(), a_worker()
+        slow.speed.pace.factor = 2.0
+        booked(busy, 0.0, 1000.0)
+        booked(slow, 0.0, 1000.0)
+        usual = usual_busy_share([busy, idle, slow], 500.0)
+
+        assert pytest.approx(0.5, abs=0.01) == usual
+        assert usual == busy.load(500.0, usual).busy_share == idle.load(500.0, usual).busy_share
+
+    def test_a_worker_of_another_speed_has_its_own(self) -> None:
+        """A fleet without a worker of usual speed has no mean."""
+        slow = a_worker()
+        slow.speed.pace.factor = 2.0
+        booked(slow, 0.0, 1000.0)
+
+        assert 0.0 == usual_busy_share([slow], 500.0)
+        assert pytest.approx(1.0, abs=0.01) == slow.load(500.0, 0.25).busy_share
+
+    def test_without_a_mean_it_is_the_own_one(self) -> None:
+        worker = a_worker()
+        booked(worker, 0.0, 1000.0)
+
+        assert pytest.approx(1.0, abs=0.01) == worker.load(500.0).busy_share
 
 
 class TestLeases:

@@ -40,7 +40,7 @@ def answered(
     loads: Loads = NO_LOADS,
 ) -> None:
     """A stream alone on the worker, its prefill measured as tokens over rate and 10 ms, or as *service_s*."""
-    booking = booked(worker, at, worker.prefill_s(tokens) + worker.load_s(loads), uncached=tokens, loads=loads)
+    booking = booked(worker, at, worker.prefill_s(tokens) + worker.speed.load_s(loads), uncached=tokens, loads=loads)
     first_byte_at = at + (0.01 + tokens / tokens_per_s if service_s is None else service_s)
     worker.first_byte(booking, first_byte_at)
     worker.release(booking, first_byte_at)

@@ -15,7 +15,7 @@ class TestRates:
         """Two thousand tokens per second, and 10 ms for each request."""
         worker = a_worker(2000.0)
 
-        assert pytest.approx(2000.0) == worker.prefill_tokens_per_s
+        assert pytest.approx(2000.0) == worker.speed.prefill_tokens_per_s
         assert pytest.approx(0.01 + 1000 / 2000) == worker.prefill_s(1000.0)
 
     def test_a_load_reports_the_rates_that_predictions_use(self) -> None:
@@ -34,7 +34,7 @@ class TestRates:
         for i in range(200):
             answered(worker, rng.randrange(100, 8000), tokens_per_s=10_000.0, at=10.0 * i)
 
-            assert i < 40 or 9_500.0 <= worker.prefill_tokens_per_s <= 10_500.0
+            assert i < 40 or 9_500.0 <= worker.speed.prefill_tokens_per_s <= 10_500.0
 
     def test_noise_moves_it_little(self) -> None:
         """Measured times that are off by up to 20 % either way."""
@@ -44,7 +44,7 @@ class TestRates:
             rate = 10_000.0 / rng.uniform(0.8, 1.2)
             answered(worker, rng.randrange(100, 8000), tokens_per_s=rate, at=10.0 * i)
 
-            assert i < 40 or 8_500.0 <= worker.prefill_tokens_per_s <= 11_500.0
+            assert i < 40 or 8_500.0 <= worker.speed.prefill_tokens_per_s <= 11_500.0
 
     def test_prompts_of_one_length_are_enough(self) -> None:
         """The prior determines how much of their time is overhead."""
@@ -52,7 +52,7 @@ class TestRates:
         for i in range(100):
             answered(worker, 3000, tokens_per_s=10_000.0, at=10.0 * i)
 
-        assert 9_500.0 <= worker.prefill_tokens_per_s <= 10_500.0
+        assert 9_500.0 <= worker.speed.prefill_tokens_per_s <= 10_500.0
 
     def test_an_outlier_counts_as_four_times_the_prediction_and_a_second(self) -> None:
         """Whether a prefill took six seconds or an hour makes no difference: 4 * 1.01 + 1 is the most."""
@@ -60,7 +60,7 @@ class TestRates:
         answered(clipped, 1000, service_s=5.04)
         answered(wild, 1000, service_s=3600.0)
 
-        assert clipped.prefill_tokens_per_s == pytest.approx(wild.prefill_tokens_per_s)
+        assert clipped.speed.prefill_tokens_per_s == pytest.approx(wild.speed.prefill_tokens_per_s)
         assert clipped.prefill_s(1.0) == pytest.approx(wild.prefill_s(1.0))
 
     def test_short_prompts_that_took_long_leave_a_rate(self) -> None:
@@ -70,7 +70,7 @@ class TestRates:
             answered(worker, 1, service_s=1.0, at=20.0 * i)
             answered(worker, 4000, service_s=0.01, at=20.0 * i + 10.0)
 
-        assert pytest.approx(1e6) == worker.prefill_tokens_per_s
+        assert pytest.approx(1e6) == worker.speed.prefill_tokens_per_s
 
     def test_an_answer_that_does_not_stream_teaches_nothing(self) -> None:
         """Its prefill was not seen."""
@@ -109,11 +109,11 @@ class TestLoads:
             answered(worker, computed, service_s=service_s, loads=loads, at=since + 1000.0 * number)
 
     def test_nothing_to_load_takes_no_time(self) -> None:
-        assert 0.0 == a_worker().load_s(NO_LOADS)
+        assert 0.0 == a_worker().speed.load_s(NO_LOADS)
 
     def test_a_load_takes_a_share_of_computing_until_it_is_measured(self) -> None:
         """A quarter of 1,000 tokens per second."""
-        assert pytest.approx(0.25) == a_worker().load_s(Loads(cpu=1000.0))
+        assert pytest.approx(0.25) == a_worker().speed.load_s(Loads(cpu=1000.0))
 
     @pytest.mark.parametrize("load_tokens_per_s", [800.0, 20_000.0])
     def test_the_time_of_a_load_is_learned(self, load_tokens_per_s: float) -> None:
@@ -121,8 +121,8 @@ class TestLoads:
         worker = a_worker()
         self.teach(worker, computed=100, loaded=8000, load_tokens_per_s=load_tokens_per_s, times=20)
 
-        assert pytest.approx(8000 / load_tokens_per_s, rel=0.1) == worker.load_s(Loads(cpu=8000.0))
-        assert pytest.approx(1000.0) == worker.prefill_tokens_per_s
+        assert pytest.approx(8000 / load_tokens_per_s, rel=0.1) == worker.speed.load_s(Loads(cpu=8000.0))
+        assert pytest.approx(1000.0) == worker.speed.prefill_tokens_per_s
 
     def test_short_loads_leave_the_rate_of_computing_as_it_is(self) -> None:
         """They are taken off the measured time, at the rate that long loads have shown."""
@@ -130,7 +130,7 @@ class TestLoads:
         self.teach(worker, computed=100, loaded=8000, load_tokens_per_s=2000.0, times=60)
         self.teach(worker, computed=3000, loaded=2900, load_tokens_per_s=2000.0, times=60, since=100_000.0)
 
-        assert pytest.approx(1000.0, rel=0.05) == worker.prefill_tokens_per_s
+        assert pytest.approx(1000.0, rel=0.05) == worker.speed.prefill_tokens_per_s
 
     def test_an_outlier_counts_as_four_times_the_prediction_and_a_quarter_of_a_second(self) -> None:
         """However long a load was held up, 4 * .25 + .25 s is the most."""
@@ -138,7 +138,7 @@ class TestLoads:
         answered(clipped, 1, service_s=0.011 + 1.25, loads=Loads(cpu=1000.0))
         answered(wild, 1, service_s=3600.0, loads=Loads(cpu=1000.0))
 
-        assert pytest.approx(clipped.load_s(Loads(cpu=1000.0))) == wild.load_s(Loads(cpu=1000.0))
+        assert pytest.approx(clipped.speed.load_s(Loads(cpu=1000.0))) == wild.speed.load_s(Loads(cpu=1000.0))
 
     def test_a_worker_with_a_slow_link_differs_from_its_fleet(self) -> None:
         """Two workers load 20,000 and 5,000 tokens per second; what the first has shown is believed of a third."""
@@ -149,8 +149,8 @@ class TestLoads:
             self.teach(slow, computed=10, loaded=8000, load_tokens_per_s=5_000.0, since=100.0 * number)
         loads = Loads(cpu=8000.0)
 
-        assert pytest.approx([0.4, 1.6], rel=0.1) == [fast.load_s(loads), slow.load_s(loads)]
-        assert fast.load_s(loads) < new.load_s(loads) < slow.load_s(loads)
+        assert pytest.approx([0.4, 1.6], rel=0.1) == [fast.speed.load_s(loads), slow.speed.load_s(loads)]
+        assert fast.speed.load_s(loads) < new.speed.load_s(loads) < slow.speed.load_s(loads)
 
 
 class TestDecodeRates:
