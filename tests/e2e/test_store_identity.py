@@ -78,7 +78,8 @@ async def test_a_redis_that_lost_its_data_is_noticed_by_all(redis_server: RedisS
                 fresh = await ready(again)
                 refused = await asyncio.to_thread(command, tmp_path, settings, "team", "create", "new")
                 with redis_server.client() as client:
-                    left = list(client.keys("warmgate:{directory}:*"))
+                    # A gateway can record its settings in the audit log late, after the loss, with a claim.
+                    left = [key for key in client.keys("warmgate:{directory}:*") if b":claim:" not in key]
                 initialized = await asyncio.to_thread(command, tmp_path, settings, "store", "init")
                 after = await until_state(again, "ready")
                 former = await until_state(one, "replaced")
