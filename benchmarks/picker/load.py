@@ -62,6 +62,7 @@ class Load:
         self.found.took_s = time.perf_counter() - began
         self._is_over = True
         if self._in_flight:
+            self._idle.clear()  # at a constant rate it was set whenever nothing was in flight
             await asyncio.wait_for(self._idle.wait(), PATIENCE_S)
         return self.found
 

@@ -11,10 +11,12 @@ MAX_BYTES = 2**20
 class Chunks:
     """Queue of chunks. The sender must wait while `is_full` is true. One task reads."""
 
-    __slots__ = ("_bytes", "_chunks", "_filled", "_is_discarded", "_on_room", "ended")
+    __slots__ = ("_bytes", "_chunks", "_filled", "_is_discarded", "_on_room", "ended", "min_bytes")
 
-    def __init__(self, on_room: Callable[[], None]) -> None:
+    def __init__(self, on_room: Callable[[], None], *, min_bytes: int = 1) -> None:
         """Create an empty queue. *on_room* is called when a full queue has room again."""
+        self.min_bytes = min_bytes
+        """Number of bytes for which a read waits, or for the end. Do not change it while a read waits."""
         self._chunks: deque[bytes] = deque()
         self._bytes = 0
         self._filled = asyncio.Event()
@@ -39,7 +41,8 @@ class Chunks:
             return
         self._chunks.append(data)
         self._bytes += len(data)
-        self._filled.set()
+        if self._bytes >= self.min_bytes:
+            self._filled.set()
 
     def end(self) -> None:
         """Record that no more chunks follow."""
@@ -47,8 +50,8 @@ class Chunks:
         self._filled.set()
 
     async def get(self) -> bytes:
-        """Return all bytes that have arrived, and wait for at least one. Return ``b""`` at the end."""
-        while not self._chunks and not self.ended:
+        """Return all bytes that have arrived, and wait until they are enough. Return ``b""`` at the end."""
+        while self._bytes < self.min_bytes and not self.ended:
             self._filled.clear()
             await self._filled.wait()
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)

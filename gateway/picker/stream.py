@@ -21,6 +21,8 @@ SERVED_HEADER = b"x-conformance-test-served-endpoint"
 
 _MAX_BATCH_BYTES: Final = 2**20
 """Bytes to send to Envoy without waiting for its permission."""
+_MIN_READ_BYTES: Final = 2**18
+"""Bytes of a request body to read together. Envoy sends pieces of 16 kB, and each read costs a turn of the loop."""
 
 
 class Line(Protocol):
@@ -49,7 +51,7 @@ class EnvoyStream:
         self._line = line
         self._mode, answer_mode = messages.body_modes(head)
         self.headers = messages.headers_in(head.request_headers)
-        self._body = Chunks(line.resume)
+        self._body = Chunks(line.resume, min_bytes=_MIN_READ_BYTES)
         self._is_read = False  # the application has received the whole body
         self._is_cut = False  # Envoy has ended the stream before the end of the body
         self._has_trailers = False

@@ -69,3 +69,19 @@ async def test_a_rate_does_not_wait_for_answers() -> None:
         running.cancel()
 
     assert not load.found.times
+
+
+async def test_a_rate_ends_with_its_last_answer_although_nothing_was_in_flight_before() -> None:
+    calls = Calls(failing=0)
+    load = Load(cast("Connection", calls), [Request.of(b"x")], Answer.of(b"{}"))
+    for _ in range(2):
+        running = asyncio.create_task(load.at_rate(0.001, seconds=1e-6, rng=random.Random(1)))
+        while not calls.waiting:
+            await asyncio.sleep(0)
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert not running.done()
+        calls.answer_all()
+        await running
+
+    assert not load.found.failed

@@ -13,6 +13,21 @@ async def test_chunks_that_wait_are_read_together() -> None:
     assert (False, b"abc", True) == (chunks.is_empty, await chunks.get(), chunks.is_empty)
 
 
+async def test_a_read_waits_until_enough_has_arrived() -> None:
+    """The rest of a body before its end is never held back."""
+    chunks = Chunks(lambda: None, min_bytes=4)
+    async with asyncio.TaskGroup() as tasks:
+        read = tasks.create_task(chunks.get())
+        for data in (b"abc", b"de"):
+            before = read.done()
+            chunks.put(data)
+            await asyncio.sleep(0)
+        chunks.put(b"f")
+        chunks.end()
+
+    assert (False, b"abcde", b"f") == (before, read.result(), await chunks.get())
+
+
 async def test_the_end_wakes_the_reader() -> None:
     """Chunks after the end are ignored: some versions of Envoy end a long body twice."""
     chunks = Chunks(lambda: None)

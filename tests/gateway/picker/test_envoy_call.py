@@ -10,7 +10,7 @@ from gateway.picker.stream import EnvoyStream
 from tests.gateway.picker.http2.peer import Peer, data_frames, message
 
 HEAD = wire.ProcessingRequest(request_headers=wire.HttpHeaders()).SerializeToString()
-BODY = wire.ProcessingRequest(request_body=wire.HttpBody(body=b"x")).SerializeToString()
+BODY = wire.ProcessingRequest(request_body=wire.HttpBody(body=b"x", end_of_stream=True)).SerializeToString()
 
 
 class Served:
