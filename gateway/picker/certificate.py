@@ -1,7 +1,7 @@
 """Certificate of the picker for clients that call it over TLS.
 
-Gateways of the Gateway API Inference Extension encrypt the connection to a picker, but accept any certificate. The
-picker makes one whenever it starts.
+Gateways of the Gateway API Inference Extension encrypt the connection to a picker, but accept any certificate. Without
+a certificate in files, the picker makes one whenever it starts.
 """
 
 import os
@@ -24,6 +24,14 @@ _END: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 """End of a certificate that has no end (RFC 5280, 4.1.2.5)."""
 
 
+def server_context() -> ssl.SSLContext:
+    """Return the TLS settings of a server of HTTP/2, without a certificate."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["h2"])
+    return context
+
+
 def self_signed_context() -> ssl.SSLContext:
     """Return the TLS settings of a server of HTTP/2, with a new key and certificate."""
     key = ec.generate_private_key(ec.SECP256R1())
@@ -43,9 +51,7 @@ def self_signed_context() -> ssl.SSLContext:
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["h2"])
+    context = server_context()
     with _file(private + certificate.public_bytes(serialization.Encoding.PEM)) as path:
         context.load_cert_chain(path)
     return context

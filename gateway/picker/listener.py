@@ -28,10 +28,10 @@ class Listener:
     """Listening socket of a server, with a protocol object for each client."""
 
     def __init__(
-        self, bound: socket.socket, connected: Callable[[], asyncio.Protocol], context: ssl.SSLContext
+        self, bound: socket.socket, connected: Callable[[], asyncio.Protocol], context: Callable[[], ssl.SSLContext]
     ) -> None:
         """Create the listener for the socket *bound*. *connected* returns the protocol object of a client, and
-        *context* has the TLS settings.
+        *context* the TLS settings for a new connection.
         """
         self._socket = bound
         self._connected = connected
@@ -80,7 +80,7 @@ class Listener:
             async with asyncio.timeout(FIRST_BYTE_S):
                 first = await _first_byte(client)
             if first:
-                context = self._context if first == _TLS_HANDSHAKE else None
+                context = self._context() if first == _TLS_HANDSHAKE else None
                 await loop.connect_accepted_socket(self._connected, client, ssl=context)
                 is_connected = True
         except (OSError, TimeoutError) as fault:  # also errors of TLS

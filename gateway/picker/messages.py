@@ -14,9 +14,14 @@ Message = Any
 
 NONE: Final = wire.NONE
 BUFFERED: Final = wire.BUFFERED
+BUFFERED_PARTIAL: Final = wire.BUFFERED_PARTIAL
 FULL_DUPLEX_STREAMED: Final = wire.FULL_DUPLEX_STREAMED
-HANDLED: Final = frozenset({NONE, BUFFERED, FULL_DUPLEX_STREAMED})
-"""Body modes of Envoy in which the picker works."""
+WHOLE: Final = frozenset({BUFFERED, BUFFERED_PARTIAL})
+"""Body modes in which Envoy sends a body in one message."""
+HANDLED: Final = frozenset({NONE, *WHOLE, FULL_DUPLEX_STREAMED})
+"""Modes of request bodies in which the picker works."""
+HANDLED_ANSWERS: Final = frozenset({NONE, BUFFERED, FULL_DUPLEX_STREAMED})
+"""Modes of answer bodies in which the picker works."""
 
 MAX_PIECE_BYTES: Final = 62_000
 """Bytes in one piece of a streamed body. Envoy accepts at most 64 kB."""
@@ -112,7 +117,7 @@ def head_to(destination: str, changes: HeaderChanges) -> Message:
 
 
 def buffered_request_to(destination: str, changes: HeaderChanges, body: bytes | None) -> Message:
-    """Return the message that sends a request to the endpoints *destination*, for the mode `BUFFERED`. *body* is the
+    """Return the message that sends a request to the endpoints *destination*, for the modes in `WHOLE`. *body* is the
     new body, or None to keep it.
     """
     common = wire.CommonResponse(

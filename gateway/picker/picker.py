@@ -19,7 +19,7 @@ from gateway.picker.rules import PickerRules
 from gateway.picker.stream import EnvoyStream
 from gateway.protocol import canonical_path
 from gateway.protocol.endpoints.table import ENDPOINTS
-from gateway.protocol.errors import GatewayError
+from gateway.protocol.errors import BodyTooLarge, GatewayError
 from gateway.protocol.headers import Headers
 from gateway.server.asgi import App, Message
 
@@ -85,7 +85,9 @@ class Picker:
 
     async def _serve(self, stream: EnvoyStream, first: messages.Message, peer: Address) -> None:
         try:
-            if stream.is_handled:
+            if stream.is_handled and stream.exceeds(self._rules.max_buffered_bytes):
+                await refuse(stream, _too_large(self._rules.max_buffered_bytes))
+            elif stream.is_handled:
                 await self._route(stream, first, peer)
             else:
                 text = "Set request_body_mode and response_body_mode of ext_proc to FULL_DUPLEX_STREAMED or BUFFERED"
@@ -133,6 +135,11 @@ class Picker:
         if subset is not None:
             await self._destinations.resolve(each.url for model in self._models for each in model.workers.values())
         return subset
+
+
+def _too_large(max_bytes: int) -> BodyTooLarge:
+    text = f"The body is larger than {max_bytes} bytes, which is what the proxy in front of the gateway keeps in memory"
+    return BodyTooLarge(f"{text} (picker.max_buffered_bytes).")
 
 
 def scope_of(headers: Headers, peer: Address) -> Message:

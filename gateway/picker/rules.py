@@ -1,6 +1,7 @@
 """Settings of the endpoint picker, as plain values."""
 
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -9,9 +10,15 @@ class PickerRules:
 
     listen: str = "127.0.0.1:9002"
     """Address and port of the gRPC server. Port 0 selects any free port."""
+    certificate: Path | None = None
+    """File with the certificate for TLS and its chain. None means a certificate that the picker makes for itself."""
+    key: Path | None = None
+    """File with the private key of the certificate."""
     grace_s: float = 30.0
     """Seconds that running requests have to complete after the server has begun to stop."""
     max_body_bytes: int = 8 * 2**20
+    max_buffered_bytes: int = 2**20
+    """Maximum size of a body that Envoy keeps in memory in the mode BUFFERED."""
     max_fallbacks: int = 2
     """Maximum number of further endpoints that Envoy gets for its retries."""
     is_conformance_test: bool = False

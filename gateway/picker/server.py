@@ -2,11 +2,13 @@
 
 import asyncio
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
 from gateway.picker.certificate import self_signed_context
+from gateway.picker.certificate_files import CertificateFiles
 from gateway.picker.health import CHECK, WATCH, HealthService
 from gateway.picker.http2.call import UNIMPLEMENTED, GrpcCall, Handler
 from gateway.picker.http2.connection import Connection, Opened
@@ -34,14 +36,15 @@ async def serving(
     until the context ends.
 
     Raises:
-        ServerError: if the address cannot be used.
+        ServerError: if the address or the certificate cannot be used.
     """
     health = HealthService()
     loop = asyncio.get_running_loop()
     stop.on_request(lambda: None if loop.is_closed() else loop.call_soon_threadsafe(health.stop))
     connections = OpenConnections()
     max_message_bytes = rules.max_body_bytes + _MESSAGE_OVERHEAD
-    bound, context = _bound(rules.listen), self_signed_context()
+    context = _tls(rules)
+    bound = _bound(rules.listen)
     async with asyncio.TaskGroup() as tasks:
         opened = _opener(picker, health, tasks)
         listener = Listener(
@@ -72,6 +75,22 @@ def _opener(picker: Picker, health: HealthService, tasks: asyncio.TaskGroup) -> 
         return None
 
     return opened
+
+
+def _tls(rules: PickerRules) -> Callable[[], ssl.SSLContext]:
+    """Return the function that returns the TLS settings for a new connection.
+
+    Raises:
+        ServerError: if the files of the certificate cannot be used.
+    """
+    if rules.certificate is None or rules.key is None:
+        own = self_signed_context()
+        return lambda: own
+    try:
+        return CertificateFiles(rules.certificate, rules.key).context
+    except OSError as fault:  # includes errors of TLS
+        text = f"Cannot use the certificate {rules.certificate} with the key {rules.key}: {fault.strerror or fault}"
+        raise ServerError(f"{text} (picker.certificate_file).") from fault
 
 
 def _bound(address: str) -> socket.socket:

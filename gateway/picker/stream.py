@@ -14,6 +14,7 @@ from gateway.picker.answer import Answer, WorkerHead
 from gateway.picker.chunks import Chunks
 from gateway.picker.heads import DESTINATION, request_changes
 from gateway.picker.reply import EnvoyReply
+from gateway.protocol.errors import BodyTooLarge
 from gateway.protocol.headers import Headers
 
 SERVED_HEADER = b"x-conformance-test-served-endpoint"
@@ -54,6 +55,7 @@ class EnvoyStream:
         self._body = Chunks(line.resume, min_bytes=_MIN_READ_BYTES)
         self._is_read = False  # the application has received the whole body
         self._is_cut = False  # Envoy has ended the stream before the end of the body
+        self._is_partial = False  # Envoy has sent a part of the body, because it cannot keep the whole body
         self._has_trailers = False
         self._answered = asyncio.Event()
         self._gone = asyncio.Event()
@@ -66,7 +68,7 @@ class EnvoyStream:
         """Whether the body of the answer passes through the gateway."""
         self.is_passed_on = False
         """Whether the request goes to a worker without the phases of the proxy."""
-        self.is_handled = {self._mode, answer_mode} <= messages.HANDLED
+        self.is_handled = self._mode in messages.HANDLED and answer_mode in messages.HANDLED_ANSWERS
         """Whether the picker works with Envoy's body modes."""
         self.shows_body = self._mode != messages.NONE and not head.request_headers.end_of_stream
         """Whether the body of the request passes through the gateway."""
@@ -96,8 +98,15 @@ class EnvoyStream:
 
     def begin(self) -> None:
         """Let Envoy send the body if it waits for that."""
-        if self.shows_body and self._mode == messages.BUFFERED:
+        if self.shows_body and self._mode in messages.WHOLE:
             self._send(messages.request_continued())
+
+    def exceeds(self, max_bytes: int) -> bool:
+        """Return whether Envoy keeps the whole body in memory, and the headers announce more than *max_bytes*."""
+        if not self.shows_body or self._mode != messages.BUFFERED:
+            return False
+        announced = next((value for name, value in self.headers if name == b"content-length"), b"")
+        return announced.isdigit() and int(announced) > max_bytes
 
     def close(self) -> None:
         """Record that Envoy has ended the stream. The gateway cancels the request, unless its answer is complete, or
@@ -117,7 +126,8 @@ class EnvoyStream:
         if self._body.ended:
             return  # some versions of Envoy end a long body twice
         self._body.put(message.request_body.body)
-        if message.request_body.end_of_stream or self._mode == messages.BUFFERED:
+        self._is_partial = self._mode == messages.BUFFERED_PARTIAL and not message.request_body.end_of_stream
+        if message.request_body.end_of_stream or self._mode in messages.WHOLE:
             self._body.end()
 
     def _request_trailers(self) -> None:
@@ -161,9 +171,16 @@ class EnvoyStream:
     # ---- the caller, as the gateway's application sees it
 
     async def receive(self) -> dict[str, Any]:
-        """Return the next part of the request body, and after the body the end of the connection, as in ASGI."""
+        """Return the next part of the request body, and after the body the end of the connection, as in ASGI.
+
+        Raises:
+            BodyTooLarge: if Envoy cannot keep the whole body in memory.
+        """
         if not self._is_read:
             data = await self._body.get()
+            if self._is_partial:
+                text = "The body is larger than the buffer of the proxy in front of the gateway, or has trailers"
+                raise BodyTooLarge(f"{text} (per_connection_buffer_limit_bytes of Envoy).")
             if not self._is_cut:
                 self._is_read = self._body.ended and self._body.is_empty
                 return {"type": "http.request", "body": data, "more_body": not self._is_read}
@@ -184,7 +201,7 @@ class EnvoyStream:
         changes = request_changes(self.headers, wanted, path=path, length=len(call.body))
         if not self.shows_body:
             await self._write([messages.head_to(destination, changes)])
-        elif self._mode == messages.BUFFERED:
+        elif self._mode in messages.WHOLE:
             await self._write([messages.buffered_request_to(destination, changes, call.body)])
         else:
             await self._write(messages.request_to(destination, changes, call.body, has_trailers=self._has_trailers))

@@ -1,11 +1,13 @@
 """Settings of the command ``warmgate picker``, which serves Envoy instead of callers."""
 
 import re
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 
+from gateway.protocol.contradictions import Contradiction
 from gateway.protocol.field_types import Group, rule
+from gateway.settings.rules import Count, FileName, unless_contradictory
 
 
 def _check_listen(value: str) -> str:
@@ -22,6 +24,19 @@ class PickerSettings(Group):
         description="address and port of the gRPC server, which Envoy's filter ext_proc calls. Use 0.0.0.0:9002 for "
         "all IPv4 interfaces, and port 0 for any free port.",
     )
+    certificate_file: FileName | None = Field(
+        default=None,
+        description="file with the certificate for connections over TLS, followed by its chain, in PEM. The file is "
+        "read again after it has changed. Null means a certificate that the picker makes for itself, which clients "
+        "cannot check.",
+    )
+    key_file: FileName | None = Field(default=None, description="file with the private key of certificate_file, in PEM")
+    max_buffered_bytes: Count = Field(
+        default=2**20,
+        description="maximum size in bytes of a request body that Envoy keeps in memory in the body mode BUFFERED, as "
+        "its setting per_connection_buffer_limit_bytes says. Requests that announce a longer body get status 413 at "
+        "once, because Envoy would let them wait until the client gives up. Other body modes have no such limit.",
+    )
     max_fallbacks: int = Field(
         default=2,
         ge=0,
@@ -34,3 +49,12 @@ class PickerSettings(Group):
         description="let callers choose workers with the header test-epp-endpoint-selection, and name the worker in "
         "the header x-conformance-test-served-endpoint. Only for tests.",
     )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        found = []
+        if self.certificate_file is not None and self.key_file is None:
+            found.append(Contradiction(("key_file",), "is required with certificate_file"))
+        if self.key_file is not None and self.certificate_file is None:
+            found.append(Contradiction(("certificate_file",), "is required with key_file"))
+        return unless_contradictory(self, found)

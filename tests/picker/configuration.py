@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 Json = dict[str, Any]
-BodyMode = Literal["FULL_DUPLEX_STREAMED", "BUFFERED"]
+BodyMode = Literal["FULL_DUPLEX_STREAMED", "BUFFERED", "BUFFERED_PARTIAL", "NONE"]
 
 TYPES = "type.googleapis.com/envoy"
 BUFFER_BYTES = 32 * 2**20
@@ -43,6 +43,13 @@ class Pool:
     name: str = "pool"
     weight: int = 1
     body_mode: BodyMode = "FULL_DUPLEX_STREAMED"
+    answer_mode: BodyMode | None = None
+    """Mode of answer bodies. None means that of request bodies."""
+    buffer_bytes: int = BUFFER_BYTES
+    message_timeout: str = "600s"
+    """Time after which Envoy no longer waits for the picker in the mode BUFFERED."""
+    idle_timeout: str = "600s"
+    """Time after which Envoy ends a request without any data in either direction."""
     is_open: bool = False
     """Whether Envoy chooses an endpoint itself while the picker does not answer."""
     has_tls: bool = False
@@ -87,16 +94,31 @@ def _listener(pools: Sequence[Pool], port: int, tls: Tls | None) -> Json:
         *served_endpoint(),
         _ROUTER,
     ]
-    return _server(port, [_route(pools)], filters, tls)
+    return _server(
+        port,
+        [_route(pools)],
+        filters,
+        tls,
+        buffer_bytes=min(pool.buffer_bytes for pool in pools),
+        idle_timeout=pools[0].idle_timeout,
+    )
 
 
-def _server(port: int, routes: Sequence[Json], filters: Sequence[Json], tls: Tls | None = None) -> Json:
+def _server(
+    port: int,
+    routes: Sequence[Json],
+    filters: Sequence[Json],
+    tls: Tls | None = None,
+    *,
+    buffer_bytes: int = BUFFER_BYTES,
+    idle_timeout: str = "600s",
+) -> Json:
     """Return a listener that takes HTTP/1.1 and HTTP/2, with or without TLS."""
     manager = _typed(
         "extensions.filters.network.http_connection_manager.v3.HttpConnectionManager",
         stat_prefix="inference",
         codec_type="AUTO",
-        stream_idle_timeout="600s",
+        stream_idle_timeout=idle_timeout,
         route_config={"virtual_hosts": [{"name": "all", "domains": ["*"], "routes": [*routes]}]},
         http_filters=[*filters],
     )
@@ -111,7 +133,7 @@ def _server(port: int, routes: Sequence[Json], filters: Sequence[Json], tls: Tls
     return {
         "name": "inference",
         "address": _address(f"127.0.0.1:{port}"),
-        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "per_connection_buffer_limit_bytes": buffer_bytes,
         "filter_chains": [chain],
     }
 
@@ -149,11 +171,11 @@ def external_processing(pool: Pool) -> Json:
             "request_header_mode": "SEND",
             "response_header_mode": "SEND",
             "request_body_mode": pool.body_mode,
-            "response_body_mode": pool.body_mode,
-            "request_trailer_mode": "SEND",
-            "response_trailer_mode": "SEND",
+            "response_body_mode": pool.answer_mode or pool.body_mode,
+            "request_trailer_mode": "SEND" if pool.body_mode != "NONE" else "SKIP",
+            "response_trailer_mode": "SEND" if pool.answer_mode != "NONE" else "SKIP",
         },
-        message_timeout="600s",
+        message_timeout=pool.message_timeout,
         failure_mode_allow=pool.is_open,
         mutation_rules={"allow_all_routing": True},
         metadata_options={
@@ -203,7 +225,7 @@ def _endpoints(pool: Pool) -> Json:
     return {
         **_static(pool.name, pool.endpoints),
         "connect_timeout": "2s",
-        "per_connection_buffer_limit_bytes": BUFFER_BYTES,
+        "per_connection_buffer_limit_bytes": pool.buffer_bytes,
         "circuit_breakers": _circuit_breakers(),
         "load_balancing_policy": {"policies": policies},
         **(_http2() if pool.speaks_http2 else {}),

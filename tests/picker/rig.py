@@ -18,7 +18,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 from simulator.options import SimulatorOptions
 from simulator.server import serving
 from tests.e2e.governed import Administration
-from tests.picker.configuration import BodyMode, Pool, Tls, configuration
+from tests.picker.configuration import BUFFER_BYTES, BodyMode, Pool, Tls, configuration
 from tests.picker.envoy import Envoy, envoy
 
 PATIENCE_S = 300.0
@@ -118,6 +118,7 @@ async def picker(
     model: Mapping[str, Any] | None = None,
     listen: str = "127.0.0.1:0",
     conformance: bool = False,
+    max_buffered_bytes: int = BUFFER_BYTES,
     **groups: Any,
 ) -> AsyncIterator[PickerProcess]:
     """Run `warmgate picker` before *workers*. *groups* are settings beside the models."""
@@ -125,7 +126,11 @@ async def picker(
     settings = {
         "models": [{"name": "tiny", "aliases": ["gpt-4o"], "workers": entries, **(model or {})}],
         "server": {"host": "127.0.0.1", "port": 0, "shutdown_grace_s": 5, "open_mode": "network"},
-        "picker": {"listen": listen, "conformance": conformance},
+        "picker": {
+            "listen": listen,
+            "conformance": conformance,
+            "max_buffered_bytes": max_buffered_bytes,
+        },
         # Workers share one loop with the test, and may be late; they are not down for that.
         "health": {"interval_s": 0.2, "timeout_s": 20, "metrics_interval_s": 0.5},
         **groups,
@@ -158,6 +163,8 @@ async def rig(
     count: int = 3,
     *,
     body_mode: BodyMode = DEFAULT_MODE,
+    answer_mode: BodyMode | None = None,
+    buffer_bytes: int = BUFFER_BYTES,
     is_open: bool = False,
     tls: Tls | None = None,
     options: Mapping[str, Any] | None = None,
@@ -165,7 +172,14 @@ async def rig(
 ) -> AsyncIterator[Rig]:
     """Run Envoy before one picker and *count* simulated workers. *groups* are parameters of `picker`."""
     async with simulated(count, **(options or {})) as workers, picker(folder, workers, **groups) as one:
-        pool = Pool(one.address, workers, body_mode=body_mode, is_open=is_open)
+        pool = Pool(
+            one.address,
+            workers,
+            body_mode=body_mode,
+            answer_mode=answer_mode,
+            buffer_bytes=buffer_bytes,
+            is_open=is_open,
+        )
         async with before([pool], [one], workers, tls=tls) as running:
             yield running
 

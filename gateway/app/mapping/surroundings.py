@@ -151,8 +151,11 @@ def picker_rules(settings: Settings) -> PickerRules:
     picker, server = settings.picker, settings.server
     return PickerRules(
         listen=picker.listen,
+        certificate=None if picker.certificate_file is None else Path(picker.certificate_file),
+        key=None if picker.key_file is None else Path(picker.key_file),
         grace_s=server.shutdown_grace_s,
         max_body_bytes=server.max_body_bytes,
+        max_buffered_bytes=picker.max_buffered_bytes,
         max_fallbacks=picker.max_fallbacks,
         is_conformance_test=picker.conformance,
     )

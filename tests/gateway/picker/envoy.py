@@ -21,6 +21,7 @@ from tests.gateway.proxy.stage import Stage
 
 NONE = wire.NONE
 BUFFERED = wire.BUFFERED
+BUFFERED_PARTIAL = wire.BUFFERED_PARTIAL
 STREAMED = wire.STREAMED
 FULL_DUPLEX = wire.FULL_DUPLEX_STREAMED
 JSON_TYPE = (b"content-type", b"application/json")
@@ -78,12 +79,15 @@ class Envoy:
         method: bytes = b"POST",
         subset: list[str] | str | None = None,
         trailers: bool = False,
+        is_partial: bool = False,
     ) -> "Envoy":
-        """Send the request, and read until its body is complete or the picker has answered."""
+        """Send the request, and read until its body is complete or the picker has answered. If *is_partial* is true,
+        the body is only a part of the whole one.
+        """
         await self.send_head(headers or [JSON_TYPE], path=path, method=method, subset=subset, ended=not pieces)
-        if pieces and self._request_mode == BUFFERED:
+        if pieces and self._request_mode in {BUFFERED, BUFFERED_PARTIAL}:
             await self.read_continued()
-            await self._write(request_body=wire.HttpBody(body=b"".join(pieces), end_of_stream=True))
+            await self._write(request_body=wire.HttpBody(body=b"".join(pieces), end_of_stream=not is_partial))
         elif self._request_mode != NONE:
             for place, piece in enumerate(pieces):
                 ended = place == len(pieces) - 1 and not trailers
@@ -125,7 +129,7 @@ class Envoy:
         if first.HasField("immediate_response"):
             self._note_immediate(first)
             return
-        buffered = self._request_mode == BUFFERED and has_body
+        buffered = self._request_mode in {BUFFERED, BUFFERED_PARTIAL} and has_body
         common = (first.request_body if buffered else first.request_headers).response
         assert common.clear_route_cache
         self._note_mutation(common.header_mutation, self.sent)

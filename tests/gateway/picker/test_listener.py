@@ -28,7 +28,7 @@ async def listening() -> AsyncIterator[int]:
     """Accept clients. Yield the port."""
     bound = socket.create_server(("127.0.0.1", 0))
     async with asyncio.TaskGroup() as tasks:
-        there = Listener(bound, Echo, self_signed_context())
+        there = Listener(bound, Echo, self_signed_context)
         there.start(tasks)
         yield bound.getsockname()[1]
         there.close()

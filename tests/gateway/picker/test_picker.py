@@ -7,7 +7,17 @@ import pytest
 
 from gateway.picker.picker import scope_of
 from tests.gateway.examples import CHAT, CHAT_STREAM, HELLO, USAGE, WORLD, a_model, in_flight
-from tests.gateway.picker.envoy import BUFFERED, FULL_DUPLEX, JSON_TYPE, NONE, STREAMED, WAIT_S, At, picking
+from tests.gateway.picker.envoy import (
+    BUFFERED,
+    BUFFERED_PARTIAL,
+    FULL_DUPLEX,
+    JSON_TYPE,
+    NONE,
+    STREAMED,
+    WAIT_S,
+    At,
+    picking,
+)
 from tests.gateway.proxy.stage import Stage
 from tests.gateway.tenancy_examples import AUTHORIZATION, a_team, a_tenancy, at_work, booked
 
@@ -37,6 +47,44 @@ class TestRequest:
             asked = await envoy(request_mode=mode).ask(CHAT[:20], CHAT[20:])
 
         assert (f"{A},{B},{C}", f"{A},{B},{C}", CHAT) == (asked.destination, asked.metadata, asked.body)
+
+    async def test_a_buffered_body_may_be_partial_if_envoy_says_so(self) -> None:
+        """Envoy then sends what it can keep, and the rest is unknown."""
+        async with picking(a_stage()) as envoy:
+            whole = await envoy(request_mode=BUFFERED_PARTIAL).ask(CHAT)
+            part = await envoy(request_mode=BUFFERED_PARTIAL).ask(CHAT, is_partial=True)
+
+        assert (f"{A},{B},{C}", CHAT) == (whole.destination, whole.body)
+        assert (413, None) == (part.status, part.destination)
+        assert part.error["message"] == (
+            "The body is larger than the buffer of the proxy in front of the gateway, or has trailers "
+            "(per_connection_buffer_limit_bytes of Envoy)."
+        )
+
+    @pytest.mark.parametrize(("length", "status"), [(b"101", 413), (b"100", None), (b"many", None)])
+    async def test_a_body_that_envoy_cannot_keep_is_refused_by_its_length(
+        self, length: bytes, status: int | None
+    ) -> None:
+        async with picking(a_stage(), max_buffered_bytes=100) as envoy:
+            asked = envoy(request_mode=BUFFERED)
+            await asked.send_head([JSON_TYPE, (b"content-length", length)])
+            if status is None:
+                await asked.read_continued()
+            else:
+                await asked.read_pick(has_body=True)
+
+        assert status == asked.status
+        if status is not None:
+            assert asked.error["message"] == (
+                "The body is larger than 100 bytes, which is what the proxy in front of the gateway keeps in memory "
+                "(picker.max_buffered_bytes)."
+            )
+
+    async def test_a_streamed_body_may_be_longer_than_envoys_memory(self) -> None:
+        async with picking(a_stage(), max_buffered_bytes=10) as envoy:
+            asked = await envoy().ask(CHAT, headers=[JSON_TYPE, (b"content-length", b"%d" % len(CHAT))])
+
+        assert CHAT == asked.body
 
     async def test_the_number_of_further_workers_has_a_limit(self) -> None:
         async with picking(a_stage(), max_fallbacks=1) as envoy:

@@ -1,6 +1,7 @@
 """The gRPC server begins and ends with the gateway."""
 
 import socket
+from pathlib import Path
 
 import grpc
 import grpc.aio
@@ -10,6 +11,7 @@ from gateway.picker import wire
 from gateway.picker.rules import PickerRules
 from gateway.picker.server import serving
 from gateway.server.listener import ServerError
+from tests.certificates import without_key_identifiers
 from tests.gateway.examples import a_model
 from tests.gateway.picker.envoy import At, a_picker, a_stop
 from tests.gateway.proxy.stage import Stage
@@ -38,6 +40,32 @@ async def test_a_port_that_is_in_use_is_an_error() -> None:
         ):
             async with serving(picker, PickerRules(listen=address), print, a_stop()):
                 pass
+
+
+@pytest.mark.parametrize("name", ["missing.crt", "server.crt"])
+async def test_a_certificate_that_cannot_be_used_is_an_error(name: str, tmp_path: Path) -> None:
+    files = without_key_identifiers(tmp_path)
+    rules = PickerRules(listen="127.0.0.1:0", certificate=files.server.with_name(name), key=files.authority)
+
+    with pytest.raises(
+        ServerError, match=rf"Cannot use the certificate .*{name} with the key .*ca\.crt: .*certificate_file"
+    ):
+        async with serving(a_picker(Stage(a_model(At("10.0.0.1:1")))), rules, print, a_stop()):
+            pass
+
+
+async def test_clients_can_check_a_certificate_in_files(tmp_path: Path) -> None:
+    files = without_key_identifiers(tmp_path)
+    addresses: list[str] = []
+    rules = PickerRules(listen="127.0.0.1:0", grace_s=0.0, certificate=files.server, key=files.key)
+    trusted = grpc.ssl_channel_credentials(files.authority.read_bytes())
+    async with (
+        serving(a_picker(Stage(a_model(At("10.0.0.1:1")))), rules, addresses.append, a_stop()),
+        grpc.aio.secure_channel(addresses[0], trusted) as channel,
+    ):
+        check = channel.unary_unary("/grpc.health.v1.Health/Check")
+
+        assert b"\x08\x01" == await check(b"")
 
 
 async def test_a_stream_begins_with_headers() -> None:
