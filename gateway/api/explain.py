@@ -76,7 +76,7 @@ class Explainer:
         share = self._bodies.share()
         try:
             raw = await self._bodies.receive(incoming, endpoint, share)
-            body = await self._bodies.read(endpoint, raw, incoming.content_type)
+            body = await self._bodies.read(endpoint, raw, incoming)
             return await self._explained(path, raw, body, incoming, key=key, team=team)
         finally:
             share.close()

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from gateway.picker import messages
+from gateway.picker.dropped import dropped_headers
 from gateway.picker.heads import answer_changes
 from gateway.protocol.headers import Headers
 
@@ -86,7 +87,8 @@ class Answer:
         head = self.head
         if head is None or head.status != self._status or (head.ended and body):
             self.is_immediate = True
-            await self._write([messages.immediate(self._status, self._headers, body)])
+            headers = self._headers + dropped_headers(self._status, body)
+            await self._write([messages.immediate(self._status, headers, body)])
         elif head.ended:
             await self._write([messages.answer_head(answer_changes(head.headers, self._headers + self._extra()))])
         elif self.mode == messages.BUFFERED:

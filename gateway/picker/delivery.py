@@ -8,10 +8,8 @@ from gateway.backends.backend import Backend, Call, WorkerBackend
 from gateway.picker.destinations import Destinations
 from gateway.picker.heads import PREFILL
 from gateway.picker.reply import EnvoyReply
+from gateway.picker.stream import RETRY_AFTER_S
 from gateway.protocol.errors import NoWorker, ReplyBroken
-
-RETRY_AFTER_S = 2.0
-"""Seconds in the `retry-after` header if Envoy accepts no worker, about the interval of health checks."""
 
 
 class Wire(Protocol):

@@ -9,8 +9,6 @@ DESTINATION = b"x-gateway-destination-endpoint"
 """Header with the endpoint to which Envoy sends the request, and further endpoints for its retries."""
 PREFILL = b"x-prefiller-host-port"
 """Header with the prefill worker, which llm-d's side-car of the decode worker reads."""
-DATA_PARALLEL = b"x-data-parallel-host-port"
-"""Header with the address of the data-parallel rank, which llm-d's side-car reads."""
 _FRAMING = HOP_BY_HOP | {b"host", b"content-length"}
 """Request headers that Envoy itself sets, and that are not removed."""
 _ENVOYS = HOP_BY_HOP | {b"date", b"server", b"via"}
@@ -25,16 +23,17 @@ class HeaderChanges:
     removed: list[bytes]
 
 
-def request_changes(received: Headers, wanted: Headers, *, path: bytes | None, length: int) -> HeaderChanges:
+def request_changes(received: Headers, wanted: Headers, *, path: bytes | None, length: int | None) -> HeaderChanges:
     """Return the changes that turn the headers *received* of a request into the headers *wanted* for its worker.
 
-    *path* is the new path, or None if the worker gets the path of the request. The body has *length* bytes.
+    *path* is the new path, or None if the worker gets the path of the request. The body has *length* bytes,
+    or None if the worker gets the body of the request.
     """
     changed = _changed(received, wanted)
     if path is not None:
         changed.append((b":path", path))
     for name, value in received:
-        if name == b"content-length" and value != b"%d" % length:
+        if length is not None and name == b"content-length" and value != b"%d" % length:
             changed.append((name, b"%d" % length))
     return HeaderChanges(changed, _missing(received, wanted, _FRAMING))
 

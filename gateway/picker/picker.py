@@ -62,6 +62,7 @@ class Picker:
             models,
             self._destinations,
             max_body_bytes=rules.max_body_bytes,
+            max_fallbacks=rules.max_fallbacks,
             is_refused=needs_keys,
         )
         self._running = 0

@@ -12,7 +12,7 @@ from gateway.backends.backend import Call
 from gateway.picker import messages
 from gateway.picker.answer import Answer, WorkerHead
 from gateway.picker.chunks import Chunks
-from gateway.picker.heads import DESTINATION, request_changes
+from gateway.picker.heads import DESTINATION, HeaderChanges, request_changes
 from gateway.picker.reply import EnvoyReply
 from gateway.protocol.errors import BodyTooLarge
 from gateway.protocol.headers import Headers
@@ -20,6 +20,8 @@ from gateway.protocol.headers import Headers
 SERVED_HEADER = b"x-conformance-test-served-endpoint"
 """Header in which the conformance tests of the Gateway API Inference Extension expect the endpoint that answered."""
 
+RETRY_AFTER_S: Final = 2.0
+"""Seconds in the `retry-after` header if no worker can answer, about the interval of health checks."""
 _MAX_BATCH_BYTES: Final = 2**20
 """Bytes to send to Envoy without waiting for its permission."""
 _MIN_READ_BYTES: Final = 2**18
@@ -195,10 +197,7 @@ class EnvoyStream:
 
     async def forward(self, call: Call, destination: str) -> None:
         """Let Envoy send *call* to one of the endpoints *destination* (see `Wire.forward`)."""
-        asked = next((value for name, value in self.headers if name == b":path"), b"")
-        wanted = [*call.headers, (DESTINATION, destination.encode("ascii"))]
-        path = None if call.path == asked else call.path
-        changes = request_changes(self.headers, wanted, path=path, length=len(call.body))
+        changes = self._changes(call, destination, length=len(call.body) if self.shows_body else None)
         if not self.shows_body:
             await self._write([messages.head_to(destination, changes)])
         elif self._mode in messages.WHOLE:
@@ -213,6 +212,12 @@ class EnvoyStream:
         assert head is not None, "an answer has headers"
         headers = [header for header in head.headers if not header[0].startswith(b":")]
         return EnvoyReply(head.status, headers, self._reply), self._served
+
+    def _changes(self, call: Call, destination: str, *, length: int | None) -> HeaderChanges:
+        """Return the changes of headers that send *call*, whose body has *length* bytes (see `request_changes`)."""
+        asked = next((value for name, value in self.headers if name == b":path"), b"")
+        wanted = [*call.headers, (DESTINATION, destination.encode("ascii"))]
+        return request_changes(self.headers, wanted, path=None if call.path == asked else call.path, length=length)
 
     def _send(self, message: messages.Message) -> None:
         """Send a short message. If Envoy has ended the stream, do nothing."""

@@ -23,6 +23,11 @@ The first header that a request has counts. Clients of llm-d send the second one
 name. The last one is the gateway's former name.
 """
 
+REWRITE_HEADERS: Final = (b"x-llm-d-model-name-rewrite", b"x-gateway-model-name-rewrite")
+"""Headers in which a gateway in front of an endpoint picker names the model that replaces the model in the body. The
+second one is the former name.
+"""
+
 TIMEOUT_HEADERS: Final = (b"x-stainless-read-timeout", b"x-stainless-timeout")
 """Headers in which OpenAI's SDKs for Python (``_base_client.py``) and Node send the timeout in seconds."""
 

@@ -6,7 +6,9 @@ from typing import Any, Final
 from cache_index import WorkerId
 from gateway.backends.delivery import Delivery
 from gateway.protocol import headers as header_rules
+from gateway.protocol.body import MAX_NAME_CHARACTERS
 from gateway.protocol.headers import Headers
+from gateway.protocol.request_hints import REWRITE_HEADERS
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -43,6 +45,17 @@ class Incoming:
         """The only workers that may answer, or None if all may. Only the gateway itself sets them, never a caller."""
         workers: frozenset[WorkerId] | None = self._scope.get("workers")
         return workers
+
+    @property
+    def chosen_model(self) -> str | None:
+        """Model that replaces the model in the body, or None. The gateway in front of an endpoint picker can choose it.
+
+        The caller needs the permission for this model, as if the body named it.
+        """
+        if "delivery" not in self._scope:
+            return None
+        name = next(filter(None, map(self.text_of, REWRITE_HEADERS)), None)
+        return None if name is None else name[:MAX_NAME_CHARACTERS]
 
     @property
     def method(self) -> str:

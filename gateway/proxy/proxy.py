@@ -180,7 +180,7 @@ class Proxy:
         raw = await self._bodies.receive(incoming, endpoint, share)
 
         exchange.enter("parse")
-        body = self._admission.isolated(await self._bodies.read(endpoint, raw, incoming.content_type), caller)
+        body = self._admission.isolated(await self._bodies.read(endpoint, raw, incoming), caller)
         if body.previous_response_id is not None:
             await self._owners.look(body.previous_response_id)  # for the synchronous look-ups below
         if self._models.routes is None:
@@ -303,7 +303,7 @@ class Proxy:
         redacted = await guard.request(raw, incoming.content_type, places=body.places, reader=self._bodies)
         if redacted is raw:
             return guard, raw, body
-        read = await self._bodies.read(endpoint, redacted, incoming.content_type)
+        read = await self._bodies.read(endpoint, redacted, incoming)
         return guard, redacted, self._admission.isolated(read, caller)
 
     async def _choose_model(

@@ -31,7 +31,7 @@ class Session:
         session = request.session
         if not session:
             return self._without.rank(request, candidates)
-        return sorted(candidates, key=lambda candidate: _weight(session, candidate.worker), reverse=True)
+        return sorted(candidates, key=lambda candidate: weight(session, candidate.worker), reverse=True)
 
     def explain(self, request: Request, candidates: Sequence[Candidate]) -> Ranking:
         if not request.session:
@@ -39,6 +39,8 @@ class Session:
         return Ranking(self.rank(request, candidates), "session")
 
 
-def _weight(session: str, worker: WorkerId) -> bytes:
-    """Return a hash that is equal in all processes, so that gateway replicas agree."""
+def weight(session: str, worker: WorkerId) -> bytes:
+    """Return the weight of *worker* for *session*, whose worker is the one with the highest weight. The weight is equal
+    in all processes, so that gateway replicas agree.
+    """
     return hashlib.blake2b(f"{session}\0{worker}".encode("utf-8", "surrogatepass"), digest_size=8).digest()

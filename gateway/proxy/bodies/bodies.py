@@ -54,24 +54,28 @@ class Bodies:
         """Return the coroutine `receive_body` for the request *incoming*. Large bodies count against *share*."""
         return receive_body(incoming, endpoint.media, max_bytes=self._max_body_bytes, share=share)
 
-    async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
-        """Return the fields of the request body *raw*.
+    async def read(self, endpoint: Endpoint, raw: bytes, incoming: Incoming) -> Body:
+        """Return the fields of the body *raw* of the request *incoming*, with the model that a gateway in front has
+        chosen.
 
         Raises:
             ClientError: if the body is not valid, or names no model although the gateway serves more than one.
         """
         if len(raw) <= INLINE_BYTES:
-            body = endpoint.parse(raw, content_type)
+            body = endpoint.parse(raw, incoming.content_type)
         else:
-            body = await self._reader.read(endpoint, raw, content_type)
-        if body.model:
-            return body
-        model = self._only_model()
-        if model is None:
-            raise InvalidField(
-                "The field 'model' is missing. Name a model, because the gateway serves more than one.", param="model"
-            )
-        return body.changed(model=model, names_model=False)
+            body = await self._reader.read(endpoint, raw, incoming.content_type)
+        chosen = incoming.chosen_model
+        if chosen is None:
+            if body.model:
+                return body
+            chosen = self._only_model()
+            if chosen is None:
+                raise InvalidField(
+                    "The field 'model' is missing. Name a model, because the gateway serves more than one.",
+                    param="model",
+                )
+        return body.changed(model=chosen, names_model=False)
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:
         """Return the texts in *raw* that guardrails check (see `RequestReader.texts` in

@@ -3,10 +3,11 @@
 from collections.abc import Mapping, Sequence
 
 from gateway.protocol.endpoints.endpoint import Endpoint
+from gateway.protocol.errors import GatewayError
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.guardrails.bedrock_filter import BedrockFilter
 from gateway.proxy.guardrails.counters import GuardrailCounters
-from gateway.proxy.guardrails.guard import Chain, Guard, GuardrailRule
+from gateway.proxy.guardrails.guard import SAYS_NOTHING, Chain, Guard, GuardrailRule
 from gateway.tenancy.teams.caller import Caller
 
 
@@ -37,6 +38,7 @@ class ModelGuards:
 
         Raises:
             GuardrailUnavailable: if the caller's team names a guardrail that is not configured.
+            GatewayError: if the answer must be checked, but does not pass through the gateway.
         """
         names = _named_by(caller)
         if names in self._chains:
@@ -45,6 +47,11 @@ class ModelGuards:
             chain = self._chains[names] = self._chain(names, caller)
         if chain is None:
             return None
+        delivery = exchange.delivery
+        is_hidden = delivery is not None and not delivery.shows_answers and endpoint.path not in SAYS_NOTHING
+        if is_hidden and chain.rules_for("response"):
+            text = "A guardrail must check the answer, which does not pass through the gateway"
+            raise GatewayError(f"{text}. Set response_body_mode of ext_proc to FULL_DUPLEX_STREAMED.")
         return Guard(chain, endpoint, exchange, model=self._model, counters=self._counters)
 
     def _chain(self, names: tuple[str, ...], caller: Caller | None = None) -> Chain | None:

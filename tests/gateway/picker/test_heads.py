@@ -21,6 +21,7 @@ def test_a_worker_gets_the_headers_of_the_call() -> None:
         [b"cookie"],
     ) == request_changes(received, wanted, path=b"/base/v1/x", length=5)
     assert HeaderChanges([], []) == request_changes([(b"content-length", b"3")], [], path=None, length=3)
+    assert HeaderChanges([], []) == request_changes([(b"content-length", b"3")], [], path=None, length=None)
 
 
 def test_a_repeated_header_is_replaced_as_a_whole() -> None:

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from cache_index import WorkerId
 from gateway.picker.picker import scope_of
+from routing.strategies.session import weight
 from tests.gateway.examples import CHAT, CHAT_STREAM, HELLO, USAGE, WORLD, a_model, in_flight
 from tests.gateway.picker.envoy import (
     BUFFERED,
@@ -294,6 +296,43 @@ class TestOtherRequests:
 
         assert [B, A, B, A] == [each.destination for each in asked]
         assert b"fine" == answered.answer
+
+    async def test_a_session_decides_without_the_body(self) -> None:
+        """Envoy gets the workers of the session after the headers, in the order of the strategy session."""
+        headers = [JSON_TYPE, (b"content-length", b"500")]
+        async with picking(a_stage()) as envoy:
+            asked = [
+                await envoy(request_mode=NONE).ask(CHAT, headers=[*headers, (name, value)], subset=subset)
+                for name, value, subset in (
+                    (b"x-session-id", b"one", None),
+                    (b"session-id", b"one", None),
+                    (b"x-session-id", b"two", None),
+                    (b"x-session-id", b"one", [B, C]),
+                )
+            ]
+            answered = await asked[0].answered(200, b"fine", headers=[(b"content-type", b"text/plain")])
+
+        order = sorted((A, B, C), key=lambda each: weight("one", WorkerId("abc"[(A, B, C).index(each)])), reverse=True)
+        two = sorted((A, B, C), key=lambda each: weight("two", WorkerId("abc"[(A, B, C).index(each)])), reverse=True)
+        assert [",".join(order)] * 2 + [",".join(two)] == [each.destination for each in asked[:3]]
+        assert ",".join(each for each in order if each != A) == asked[3].destination
+        assert "content-length" not in asked[0].sent
+        assert b"fine" == answered.answer
+
+    async def test_the_number_of_workers_of_a_session_has_a_limit(self) -> None:
+        async with picking(a_stage(), max_fallbacks=0) as envoy:
+            asked = await envoy(request_mode=NONE).ask(CHAT, headers=[JSON_TYPE, (b"x-session-id", b"one")])
+
+        assert asked.destination in {A, B, C}
+
+    async def test_headers_must_agree_without_the_body(self) -> None:
+        async with picking(a_stage()) as envoy:
+            twice = [(b"x-session-id", b"one"), (b"session-id", b"two")]
+            two = await envoy(request_mode=NONE).ask(CHAT, headers=[JSON_TYPE, *twice])
+            unknown = await envoy(request_mode=NONE).ask(CHAT, headers=[JSON_TYPE, (b"x-gateway-model-name", b"huge")])
+            known = await envoy(request_mode=NONE).ask(CHAT, headers=[JSON_TYPE, (b"x-gateway-model-name", b"tiny")])
+
+        assert (400, 404, None) == (two.status, unknown.status, known.status)
 
     async def test_a_body_that_the_gateway_does_not_know_passes(self) -> None:
         async with picking(a_stage(A)) as envoy:

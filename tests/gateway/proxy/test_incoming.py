@@ -68,3 +68,14 @@ def test_only_the_gateway_names_the_workers_of_a_request() -> None:
     assert (
         frozenset([WorkerId("a")]) == Incoming({"headers": [], "workers": frozenset([WorkerId("a")])}, _nothing).workers
     )
+
+
+def test_only_a_gateway_in_front_of_a_picker_chooses_the_model() -> None:
+    """The present name of the header counts before the former name. Other callers send the model in the body."""
+    headers = [(b"x-gateway-model-name-rewrite", b"former"), (b"x-llm-d-model-name-rewrite", b"a" * 600)]
+    both = Incoming({"headers": headers, "delivery": None}, _nothing)
+    former = Incoming({"headers": headers[:1], "delivery": None}, _nothing)
+    none = Incoming({"headers": [], "delivery": None}, _nothing)
+
+    assert ("a" * 512, "former", None) == (both.chosen_model, former.chosen_model, none.chosen_model)
+    assert incoming(*headers).chosen_model is None

@@ -77,14 +77,26 @@ def one_model(name: str | None) -> Bodies:
 async def test_a_body_need_not_name_the_only_model(model: bytes) -> None:
     """The worker still gets the name."""
     raw = b'{%b"messages":[{"role":"user","content":"Hello"}]}' % model
-    body = await one_model("tiny").read(CHAT, raw, b"application/json")
+    body = await one_model("tiny").read(CHAT, raw, incoming(raw))
 
     assert body.model == "tiny"
     assert b'"model":"tiny"' in CHAT.upstream_body(raw, b"application/json", body, "tiny")
 
 
 async def test_a_body_has_to_name_one_of_several_models() -> None:
+    raw = b'{"messages":[{"role":"user"}]}'
     with pytest.raises(InvalidField) as refusal:
-        await one_model(None).read(CHAT, b'{"messages":[{"role":"user"}]}', b"application/json")
+        await one_model(None).read(CHAT, raw, incoming(raw))
 
     assert ("model", 400) == (refusal.value.param, refusal.value.status)
+
+
+async def test_a_gateway_in_front_of_a_picker_chooses_the_model() -> None:
+    """The worker gets the name in place of that in the body, even if the body names the worker's own model."""
+    raw = b'{"model":"tiny","messages":[{"role":"user"}]}'
+    scope = {"headers": [(b"x-gateway-model-name-rewrite", b"small")], "delivery": None}
+    body = await one_model("tiny").read(CHAT, raw, Incoming(scope, incoming(raw).receive))
+
+    assert ("small", False) == (body.model, body.names_model)
+    sent = CHAT.upstream_body(raw, b"application/json", body, "small")
+    assert b'{"model":"small","messages":[{"role":"user"}]}' == sent

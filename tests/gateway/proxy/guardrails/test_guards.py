@@ -1,18 +1,34 @@
 import pytest
 from prometheus_client import CollectorRegistry
 
-from gateway.protocol.errors import GuardrailUnavailable
+from gateway.backends.backend import Call
+from gateway.picker.delivery import EnvoyDelivery
+from gateway.picker.destinations import Destinations
+from gateway.picker.reply import EnvoyReply
+from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.protocol.errors import GatewayError, GuardrailUnavailable
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.guardrails.counters import GuardrailCounters
+from gateway.proxy.guardrails.filter import Direction
 from gateway.proxy.guardrails.guard import Guard, GuardrailRule
 from gateway.proxy.guardrails.guards import GuardedModels, ModelGuards
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.team import Team
+from tests.gateway.examples import Clock
 from tests.gateway.proxy.guardrails.examples import CHAT, a_filter, a_rule
 
 RULES: dict[str, GuardrailRule] = {name: a_rule(a_filter(name)) for name in ("first", "second", "third")}
 EXCHANGE = Exchange(b"id", CHAT.path, 0.0)
+
+
+class NoWire:
+    """Connection to Envoy that is never used."""
+
+    async def forward(self, call: Call, destination: str) -> None: ...
+
+    async def reply(self) -> tuple[EnvoyReply, str | None]:
+        raise AssertionError
 
 
 def guards(*names: str) -> ModelGuards:
@@ -43,6 +59,31 @@ def test_a_guardrail_that_is_not_known_lets_nothing_pass() -> None:
     """A team in the store may name one that the settings had once."""
     with pytest.raises(GuardrailUnavailable, match="'gone'"):
         guards().guard_for(caller("gone"), EXCHANGE, CHAT)
+
+
+@pytest.mark.parametrize(
+    ("path", "directions", "is_refused"),
+    [
+        ("/v1/chat/completions", {"request", "response"}, True),
+        ("/v1/chat/completions", {"request"}, False),
+        ("/v1/embeddings", {"request", "response"}, False),
+    ],
+)
+def test_an_answer_that_cannot_be_checked_is_refused(
+    path: str, directions: frozenset[Direction], is_refused: bool
+) -> None:
+    """The server in front of the gateway passes on the answer without the gateway."""
+    rule = a_rule(a_filter("first"), directions=frozenset(directions))
+    made = ModelGuards({"first": rule}, ["first"], model="tiny", counters=GuardrailCounters())
+    exchange = Exchange(b"id", path, 0.0)
+    exchange.delivery = EnvoyDelivery(
+        NoWire(), Destinations(Clock()), subset=None, max_fallbacks=0, shows_answers=False
+    )
+    if not is_refused:
+        assert ["first"] == names_of(made.guard_for(None, exchange, ENDPOINTS[path]))
+        return
+    with pytest.raises(GatewayError, match="does not pass through the gateway"):
+        made.guard_for(None, exchange, ENDPOINTS[path])
 
 
 def test_what_is_in_force_can_be_replaced() -> None:
