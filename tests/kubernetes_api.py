@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import json
 import ssl
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -17,12 +17,16 @@ from typing import Any, Literal
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 Json = dict[str, Any]
-Kind = Literal["EndpointSlice", "Pod", "InferencePool"]
+Kind = Literal["EndpointSlice", "Pod", "InferencePool", "InferenceObjective", "InferenceModelRewrite"]
 
-_GROUPS: dict[str, tuple[str, str, Kind]] = {
-    "/api/v1": ("v1", "pods", "Pod"),
-    "/apis/discovery.k8s.io/v1": ("discovery.k8s.io/v1", "endpointslices", "EndpointSlice"),
-    "/apis/inference.networking.k8s.io/v1": ("inference.networking.k8s.io/v1", "inferencepools", "InferencePool"),
+_GROUPS: dict[str, tuple[str, dict[str, Kind]]] = {
+    "/api/v1": ("v1", {"pods": "Pod"}),
+    "/apis/discovery.k8s.io/v1": ("discovery.k8s.io/v1", {"endpointslices": "EndpointSlice"}),
+    "/apis/inference.networking.k8s.io/v1": ("inference.networking.k8s.io/v1", {"inferencepools": "InferencePool"}),
+    "/apis/llm-d.ai/v1alpha2": (
+        "llm-d.ai/v1alpha2",
+        {"inferenceobjectives": "InferenceObjective", "inferencemodelrewrites": "InferenceModelRewrite"},
+    ),
 }
 
 
@@ -99,6 +103,28 @@ def a_pool(name: str, *ports: int, labels: Mapping[str, str] | None = None, prot
     return {"metadata": {"name": name}, "spec": spec | ({"appProtocol": protocol} if protocol else {})}
 
 
+def an_objective(name: str, priority: int | None, **spec: Any) -> Json:
+    """An InferenceObjective; *spec* has the pools."""
+    known = {} if priority is None else {"priority": priority}
+    return {"kind": "InferenceObjective", "metadata": {"name": name}, "spec": {**known, **spec}}
+
+
+def a_rewrite(name: str, *rules: Json, pool: str = "llama", created: str = "2026-01-01T00:00:00Z") -> Json:
+    """An InferenceModelRewrite of *pool* with *rules*."""
+    metadata = {"name": name, "creationTimestamp": created}
+    spec = {"poolRef": {"group": "inference.networking.k8s.io", "name": pool}, "rules": [*rules]}
+    return {"kind": "InferenceModelRewrite", "metadata": metadata, "spec": spec}
+
+
+def a_rewrite_rule(names: Sequence[str], targets: Mapping[str, int | None]) -> Json:
+    """A rule that replaces *names* by *targets*, which have weights."""
+    shares = [
+        {"modelRewrite": name, **({} if weight is None else {"weight": weight})} for name, weight in targets.items()
+    ]
+    matches = [{"model": {"type": "Exact", "value": name}} for name in names]
+    return {**({"matches": matches} if matches else {}), "targets": shares}
+
+
 # ---- the server
 
 
@@ -152,6 +178,8 @@ class KubernetesApi:
         """Without a *token* everybody may ask. A watch is sent a bookmark each *bookmark_s*."""
         self.token = token
         self.faults = Faults()
+        self.absent: set[Kind] = set()
+        """Kinds that the cluster does not know."""
         self.asked: list[Asked] = []
         self.url = ""
         self._bookmark_s = bookmark_s
@@ -174,9 +202,11 @@ class KubernetesApi:
         """Make it, or change it."""
         is_pool = "targetPorts" in thing.get("spec", {})
         kind: Kind = "EndpointSlice" if "addressType" in thing else "InferencePool" if is_pool else "Pod"
+        if thing.get("kind") in {"InferenceObjective", "InferenceModelRewrite"}:
+            kind = thing["kind"]
         key = (kind, namespace, thing["metadata"]["name"])
         self._version += 1
-        group = next(group for group, _, its in _GROUPS.values() if its == kind)
+        group = next(group for group, its in _GROUPS.values() if kind in its.values())
         metadata = {"uid": f"uid-{key[2]}", **thing["metadata"], "namespace": namespace}
         metadata["resourceVersion"] = str(self._version)
         whole = {"apiVersion": group, "kind": kind, **thing, "metadata": metadata}
@@ -256,7 +286,7 @@ class KubernetesApi:
             _send(writer, _status(status), status, {"retry-after": retry_after} if retry_after else {})
         elif self.token is not None and asked.headers.get("authorization") != f"Bearer {self.token}":
             _send(writer, _status(401), 401)
-        elif (found := _collection(asked.path)) is None:
+        elif (found := _collection(asked.path)) is None or found.kind in self.absent:
             document = _document(asked.path)
             _send(writer, _status(404) if document is None else document, 404 if document is None else 200)
         elif asked.watches:
@@ -378,13 +408,13 @@ class _Found:
 
 def _collection(path: str) -> _Found | None:
     """What *path* stands for, if it is objects."""
-    for prefix, (group, resource, kind) in _GROUPS.items():
+    for prefix, (group, kinds) in _GROUPS.items():
         if path.startswith(f"{prefix}/"):
             match path.removeprefix(f"{prefix}/").split("/"):
-                case ["namespaces", namespace, resource_, *name] if resource_ == resource and len(name) < 2:
-                    return _Found(group, kind, namespace, name[0] if name else None)
-                case [resource_] if resource_ == resource:
-                    return _Found(group, kind, None, None)
+                case ["namespaces", namespace, resource, *name] if resource in kinds and len(name) < 2:
+                    return _Found(group, kinds[resource], namespace, name[0] if name else None)
+                case [resource] if resource in kinds:
+                    return _Found(group, kinds[resource], None, None)
     return None
 
 
@@ -400,18 +430,18 @@ def _document(path: str) -> Json | None:
         case "/api":
             return {"kind": "APIVersions", "versions": ["v1"]}
         case "/apis":
-            groups = [_api_group(group) for group, _, _ in _GROUPS.values() if "/" in group]
+            groups = [_api_group(group) for group, _ in _GROUPS.values() if "/" in group]
             return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
         case "/version":
             return {"major": "1", "minor": "33", "gitVersion": "v1.33.0"}
         case _ if path in _GROUPS:
-            group_version, resource, kind = _GROUPS[path]
-            listed = {"name": resource, "kind": kind, "namespaced": True, "verbs": ["get", "list", "watch"]}
+            group_version, kinds = _GROUPS[path]
+            listed = {"namespaced": True, "verbs": ["get", "list", "watch"], "singularName": ""}
             return {
                 "kind": "APIResourceList",
                 "apiVersion": "v1",
                 "groupVersion": group_version,
-                "resources": [{**listed, "singularName": ""}],
+                "resources": [{"name": resource, "kind": kind, **listed} for resource, kind in kinds.items()],
             }
     return None
 

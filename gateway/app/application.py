@@ -409,6 +409,8 @@ def _followed(
     discoveries = Discoveries(
         *(access_of(settings.kubernetes), pace_of(settings.kubernetes)),
         parse=parsed_workers,
+        objectives=fleet.knowledge.objectives,
+        rewrites=fleet.knowledge.rewrites,
         clock=outside.clock,
         rng=random.Random(),
     )
@@ -455,6 +457,7 @@ def _path(  # noqa: PLR0917  # in the order in which they are made
         reader=reader,
         guard=guard,
         only_model=fleet.models.only,
+        rewritten=fleet.models.rewritten,
     )
     proxy = Proxy(
         ENDPOINTS,

@@ -5,7 +5,7 @@ Unchanged parts keep their state: a worker keeps its connections, a strategy its
 
 import random
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from cache_index import CacheIndex, Hasher, WorkerId
@@ -20,8 +20,10 @@ from gateway.backends.worker import HttpWorker
 from gateway.models.dispatch_queue import DispatchQueue
 from gateway.models.exact_prompts import ExactPrompts
 from gateway.models.model import Model
+from gateway.models.objectives import Objectives
 from gateway.models.prefill_decode_plan import PrefillDecodePlan
 from gateway.models.pull_plan import PullAddress, PullPlan
+from gateway.models.rewrites import Rewrites
 from gateway.models.tokenizing.engine_question import EngineAddress
 from gateway.protocol.worker_address import host_of
 from gateway.tenancy.ledger.price import Price
@@ -56,6 +58,10 @@ class Knowledge:
     event_subscriptions: EventSubscriptions
     sharing: Sharing | None = None
     """State shared with gateway replicas, or None if nothing is shared."""
+    objectives: Objectives = field(default_factory=Objectives)
+    """Priorities that callers select by name."""
+    rewrites: Rewrites = field(default_factory=lambda: Rewrites(random.Random()))
+    """Rules that replace the model names of requests."""
 
     def rehash(self, key: bytes, fleets: Iterable[Fleet]) -> None:
         """Switch all hashers to *key*, and clear the known cache contents, whose hashes used the previous key."""
@@ -154,6 +160,8 @@ class ModelFactory:
             batch_discount=spec.price.batch_discount,
             max_output_tokens=spec.max_output_tokens,
             engine_fields=spec.engine_fields,
+            objectives=self._knowledge.objectives.of(spec.name) if spec.has_objectives else None,
+            rewrites=self._knowledge.rewrites.of(spec.name) if spec.has_rewrites else None,
             allows_background=spec.allows_background,
             answers_as_asked=spec.answers_as_asked,
             response_caching=spec.response_caching,

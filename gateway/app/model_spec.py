@@ -107,6 +107,10 @@ class ModelSpec:
     context_tokens: int | None
     max_output_tokens: int | None
     engine_fields: EngineFieldRules
+    has_objectives: bool
+    """Whether callers can name objectives, which have priorities."""
+    has_rewrites: bool
+    """Whether rules in Kubernetes replace the model names of requests."""
     allows_background: bool
     answers_as_asked: bool
     response_caching: ResponseCaching | None

@@ -15,10 +15,12 @@ from gateway.models.dispatch_queue import DispatchQueue
 from gateway.models.engine_field_rules import EngineFieldRules
 from gateway.models.exact_prompts import ExactPrompt, ExactPrompts
 from gateway.models.model_price import ModelPrice
+from gateway.models.objectives import ModelObjectives
 from gateway.models.open_streams import OpenStreams
 from gateway.models.prefill_decode_plan import PrefillDecodePlan
 from gateway.models.pull_plan import PullPlan
 from gateway.models.response_caching import ResponseCaching
+from gateway.models.rewrites import ModelRewrites
 from gateway.models.worker_arrivals import WorkerArrivals
 from gateway.models.worker_gauges import WorkerGauges, WorkerReading
 from gateway.protocol.body import Body
@@ -107,6 +109,8 @@ class Model:
         batch_discount: float = 0.0,
         max_output_tokens: int | None = None,
         engine_fields: EngineFieldRules = EngineFieldRules(),  # noqa: B008  # frozen
+        objectives: ModelObjectives | None = None,
+        rewrites: ModelRewrites | None = None,
         allows_background: bool = False,
         answers_as_asked: bool = True,
         response_caching: ResponseCaching | None = None,
@@ -114,18 +118,16 @@ class Model:
         pulls: PullPlan | None = None,
         former: "Model | None" = None,
     ) -> None:
-        self.name, self.upstream_name = name, upstream_name
-        self.strategy, self._allows_strategy_header = strategy, allows_strategy_header
-        self.session_header = session_header
-        self.fleet, self.dispatch_queue = fleet, dispatch_queue
-        self.workers = workers
+        self.name, self.upstream_name, self.strategy = name, upstream_name, strategy
+        self._allows_strategy_header, self.session_header = allows_strategy_header, session_header
+        self.workers, self.fleet, self.dispatch_queue = workers, fleet, dispatch_queue
         self.fallbacks = Fallbacks(name) if fallbacks is None else fallbacks
         self.continuation, self.context_tokens = continuation, context_tokens
         self.prefill_decode, self.pulls = prefill_decode, pulls
         self.engine_fields, self.allows_background = engine_fields, allows_background
         self.answers_as_asked, self.response_caching = answers_as_asked, response_caching
         self.has_fleet, self.adapter = True, None
-        self._spills_when_late = spills_when_late
+        self._spills_when_late, self._objectives, self.rewrites = spills_when_late, objectives, rewrites
         self.pricing = ModelPrice(price, gpu_hour_usd, fleet, self.fallbacks, batch_discount=batch_discount)
         longest = min(filter(None, (max_output_tokens, context_tokens)), default=None)
         max_usd = self.pricing.max_usd if self.fallbacks else None
@@ -234,7 +236,7 @@ class Model:
             spill_in_s=self._spills_in_s(caller, deadline_s),
             team=team,
             weight=1.0 if caller is None else caller.weight,
-            priority=NORMAL if caller is None else PRIORITIES[caller.priority],
+            priority=_priority(caller, self._objectives, header),
             strategy=strategy,
         )
 
@@ -356,6 +358,12 @@ class Model:
         """Return the key that separates caches. Only requests with equal keys can share cached blocks."""
         salt = body.cache_salt
         return self._plain_scope + salt.encode() if salt else self._plain_scope
+
+
+def _priority(caller: Caller | None, objectives: ModelObjectives | None, header: HeaderLookup) -> int:
+    """Return the routing priority of a request of *caller*, whose headers may name one of *objectives*."""
+    own = NORMAL if caller is None else PRIORITIES[caller.priority]
+    return own if objectives is None else objectives.level(header, own, may_raise=caller is None)
 
 
 def _why_none_answers(fleet: Fleet) -> str:

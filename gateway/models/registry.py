@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from gateway.models.model import Model
 from gateway.models.model_names import ModelNames
+from gateway.models.rewrites import oldest
 from gateway.models.routes.route import Route
 from gateway.models.routes.routes import RouteTable
 from gateway.protocol.errors import UnknownModel
@@ -17,6 +18,8 @@ class Models:
         """Create a registry of *models*. Without *models*, call `replace` later."""
         self._models = models or {}
         self._names = names or ModelNames([])
+        self.has_rewrites = any(model.rewrites is not None for model in self._models.values())
+        """Whether rules may replace model names of requests."""
         self._weights: Mapping[str, RouteWeights] = {}
         self.routes: RouteTable | None = None
         """Routing table of names that stand for several models, or None if there are no such names."""
@@ -29,6 +32,7 @@ class Models:
         """Serve only *models* from now on. *names* also maps the names of *routes*."""
         self._models = models
         self._names = names
+        self.has_rewrites = any(model.rewrites is not None for model in models.values())
         if routes is not None:
             routes.use_weights(self._weights)
         self.routes = routes
@@ -58,6 +62,23 @@ class Models:
         if model is None:
             raise UnknownModel(f"The model {name[:100]!r} does not exist or is not served here", param="model")
         return model
+
+    def rewritten(self, name: str) -> str:
+        """Return the name that replaces the model name *name* of a request, which is *name* itself without a rule.
+
+        The rules of the model to which *name* resolves apply, or those of the only model. A name that resolves to no
+        model may have a rule of any model.
+        """
+        if not self.has_rewrites:
+            return name
+        known = self._names.resolve(name) or self.only()
+        if known is None:
+            found = oldest(name, ((each.name, each.rewrites) for each in self if each.rewrites is not None))
+            return name if found is None else found[0].target(found[1])
+        model = self._models.get(known)
+        rewrites = None if model is None else model.rewrites
+        rule = None if rewrites is None else rewrites.rules.rule(name)
+        return name if rewrites is None or rule is None else rewrites.target(rule)
 
     def route(self, name: str) -> Route | None:
         """Return the route to which *name* resolves, or None if *name* is not a route."""

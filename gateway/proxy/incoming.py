@@ -27,12 +27,13 @@ class CallerGone(Exception):
 class Incoming:
     """Request whose headers have been received."""
 
-    __slots__ = ("_fields", "_scope", "receive")
+    __slots__ = ("_chosen_model", "_fields", "_scope", "receive")
 
     def __init__(self, scope: Scope, receive: Receive) -> None:
         self._scope = scope
         self._fields: dict[bytes, bytes] = header_rules.fields(scope["headers"])
         self.receive = receive
+        self._chosen_model: str | None = None
 
     @property
     def delivery(self) -> Delivery | None:
@@ -52,10 +53,14 @@ class Incoming:
 
         The caller needs the permission for this model, as if the body named it.
         """
-        if "delivery" not in self._scope:
-            return None
+        if self._chosen_model is not None or "delivery" not in self._scope:
+            return self._chosen_model
         name = next(filter(None, map(self.text_of, REWRITE_HEADERS)), None)
         return None if name is None else name[:MAX_NAME_CHARACTERS]
+
+    def choose_model(self, name: str) -> None:
+        """Let the model *name* replace the model in the body."""
+        self._chosen_model = name
 
     @property
     def method(self) -> str:

@@ -56,6 +56,17 @@ class InferencePoolSettings(Group):
     namespace: ObjectName | None = Field(
         default=None, description="namespace of the InferencePool and its pods. Null means kubernetes.namespace."
     )
+    objectives: bool = Field(
+        default=False,
+        description="let callers name an InferenceObjective (llm-d.ai/v1alpha2) of the pool in the header "
+        "x-llm-d-inference-objective. Its priority is high above 0, low below 0 and normal otherwise. For callers with "
+        "keys, it can only lower the priority.",
+    )
+    rewrites: bool = Field(
+        default=False,
+        description="let InferenceModelRewrites (llm-d.ai/v1alpha2) of the pool replace the model names of requests, "
+        "by weight. Callers need the permission for the model that replaces the name.",
+    )
 
 
 class DnsSettings(Group):

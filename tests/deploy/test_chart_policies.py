@@ -102,6 +102,8 @@ def test_it_may_read_where_its_workers_are_and_nothing_else(release: Release) ->
                 (["discovery.k8s.io"], ["endpointslices"]),
                 ([""], ["pods"]),
                 (["inference.networking.k8s.io"], ["inferencepools"]),
+                (["llm-d.ai"], ["inferenceobjectives"]),
+                (["llm-d.ai"], ["inferencemodelrewrites"]),
             )
 
 
@@ -117,6 +119,16 @@ def test_it_may_read_where_its_workers_are_and_nothing_else(release: Release) ->
             {"name": "a", "inference_pool": {"name": "a", "namespace": "models"}},
             ["models"],
             ["pods", "inferencepools"],
+        ),
+        (
+            {"name": "a", "inference_pool": {"name": "a", "objectives": True}},
+            [NAMESPACE],
+            ["pods", "inferencepools", "inferenceobjectives"],
+        ),
+        (
+            {"name": "a", "inference_pool": {"name": "a", "rewrites": True}},
+            [NAMESPACE],
+            ["pods", "inferencepools", "inferencemodelrewrites"],
         ),
         (
             with_service(pods={"selector": "app=a", "namespace": "models"}),

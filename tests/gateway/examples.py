@@ -11,9 +11,11 @@ from gateway.backends.fallbacks.target import Target, TargetKey
 from gateway.models.dispatch_queue import DispatchQueue
 from gateway.models.model import ContinuationMode, Model
 from gateway.models.model_names import ModelNames
+from gateway.models.objectives import ModelObjectives
 from gateway.models.prefill_decode_plan import PrefillDecodePlan
 from gateway.models.registry import Models
 from gateway.models.response_caching import ResponseCaching
+from gateway.models.rewrites import ModelRewrites
 from gateway.proxy.completed_requests import CompletedRequest
 from gateway.proxy.exchange import Exchange
 from gateway.tenancy.ledger.price import Price
@@ -129,6 +131,8 @@ def a_model(
     batch_discount: float = 0.0,
     prefill_decode: PrefillDecodePlan | None = None,
     response_caching: ResponseCaching | None = None,
+    objectives: ModelObjectives | None = None,
+    rewrites: ModelRewrites | None = None,
 ) -> Model:
     """A model whose workers are called a, b, c ... in the order given, and tried in it."""
     for letter, worker in zip(LETTERS, workers, strict=False):
@@ -158,6 +162,8 @@ def a_model(
         retry_budget=retry_budget,
         prefill_decode=prefill_decode,
         response_caching=response_caching,
+        objectives=objectives,
+        rewrites=rewrites,
         former=former,
     )
 

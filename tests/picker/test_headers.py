@@ -1,10 +1,15 @@
 """Requests that the headers decide, and headers that gateways of llm-d add."""
 
+import asyncio
 import base64
 import json
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
 from pathlib import Path
 
-from tests.picker.rig import requests_of, rig
+from tests.kubernetes_api import a_pod, a_pool, a_rewrite, a_rewrite_rule, an_objective, kubernetes_api
+from tests.picker.configuration import Pool
+from tests.picker.rig import PATIENCE_S, Rig, before, picker, requests_of, rig, simulated
 
 SESSIONS = [f"session-{number}" for number in range(12)]
 
@@ -45,3 +50,61 @@ async def test_a_gateway_can_choose_the_model(tmp_path: Path) -> None:
 
     assert ["tiny", "tiny"] == [json.loads(body)["model"] for body in bodies if "asked with" in body]
     assert 404 == unknown.status_code
+
+
+async def test_objectives_of_the_pool_are_priorities(tmp_path: Path) -> None:
+    """A worker sees the priority, because the model passes priorities to its engines."""
+    async with AsyncExitStack() as exits:
+        [worker] = await exits.enter_async_context(simulated(1))
+        objectives = [
+            an_objective("urgent", 100, poolRef={"name": "llama"}),
+            an_objective("idle", -10, poolSelector={}),
+            an_objective("elsewhere", 100, poolRef={"name": "other"}),
+        ]
+        pool = a_pool("llama", int(worker.rpartition(":")[2]))
+        api = await exits.enter_async_context(kubernetes_api(*objectives, pool, a_pod("a", "127.0.0.1")))
+        model = {"inference_pool": {"name": "llama", "objectives": True}, "engine_priority": "low_first"}
+        started = picker(tmp_path, [], model=model, kubernetes={"api_url": api.url, "namespace": "default"})
+        one = await exits.enter_async_context(started)
+        await one.until_up(1)
+        there = await exits.enter_async_context(before([Pool(one.address, [worker])], [one], [worker]))
+        async with asyncio.timeout(PATIENCE_S):
+            while await priority_of(there, {"x-llm-d-inference-objective": "urgent"}) != -1:
+                await asyncio.sleep(0.05)
+        seen = [
+            await priority_of(there, {header: name})
+            for header in ("x-llm-d-inference-objective", "x-gateway-inference-objective")
+            for name in ("urgent", "idle", "elsewhere")
+        ]
+
+    assert [-1, 1, 0, -1, 1, 0] == seen
+
+
+async def test_rewrites_of_the_pool_replace_model_names(tmp_path: Path) -> None:
+    """The worker gets the name of its model, whatever the request names."""
+    async with AsyncExitStack() as exits:
+        [worker] = await exits.enter_async_context(simulated(1))
+        rewrite = a_rewrite("chat", a_rewrite_rule(["chat"], {"tiny": 1}), a_rewrite_rule([], {"unknown": 1}))
+        pool = a_pool("llama", int(worker.rpartition(":")[2]))
+        api = await exits.enter_async_context(kubernetes_api(rewrite, pool, a_pod("a", "127.0.0.1")))
+        model = {"inference_pool": {"name": "llama", "rewrites": True}}
+        started = picker(tmp_path, [], model=model, kubernetes={"api_url": api.url, "namespace": "default"})
+        one = await exits.enter_async_context(started)
+        await one.until_up(1)
+        there = await exits.enter_async_context(before([Pool(one.address, [worker])], [one], [worker]))
+        async with asyncio.timeout(PATIENCE_S):
+            while (await there.chat(model="other")).status_code != 404:
+                await asyncio.sleep(0.05)
+        answer = await there.chat("asked", model="chat")
+        body = base64.b64decode((await requests_of(worker))[-1]["body"])
+
+    assert (200, "tiny") == (answer.status_code, json.loads(body)["model"])
+
+
+async def priority_of(there: Rig, headers: Mapping[str, str]) -> int:
+    """Return the priority that the only worker gets with a request."""
+    answer = await there.chat(headers=headers)
+    assert 200 == answer.status_code, answer.text
+    body = (await requests_of(there.workers[0]))[-1]["body"]
+    priority: int = json.loads(base64.b64decode(body))["priority"]
+    return priority

@@ -74,6 +74,8 @@ def model_spec(
         context_tokens=model.context_tokens,
         max_output_tokens=model.max_output_tokens,
         engine_fields=EngineFieldRules(frozenset(model.allowed_engine_fields), model.engine_priority),
+        has_objectives=has_objectives(model),
+        has_rewrites=has_rewrites(model),
         allows_background=model.allow_background,
         answers_as_asked=model.answer_model == "asked",
         response_caching=response_caching_of(model, settings),
@@ -82,7 +84,7 @@ def model_spec(
             price.input_usd, price.cached_input_usd, price.output_usd, price.gpu_hour_usd, price.batch_discount
         ),
         timeouts=timeouts_of(settings),
-        fairness=fairness_of(settings),
+        fairness=fairness_of(settings, model),
         release=ReleasePolicy(
             depth_s=settings.advanced.release_depth_s, max_wait_s=held.max_wait_s, max_waiting=held.max_waiting
         ),
@@ -125,12 +127,24 @@ def tokenizer_spec(tokenizer: TokenizerSettings) -> TokenizerSpec:
     return TokenizerSpec(tokenizer.source, path, tokenizer.budget_s)
 
 
-def fairness_of(settings: Settings) -> Fairness | None:
-    """Return the rules by which teams share workers, or None if there are no teams."""
-    if not settings.teams and settings.store.url is None and not settings.admin.keys:
-        return None
+def has_objectives(model: ModelSettings) -> bool:
+    """Return whether callers of *model* can name the objectives of its InferencePool."""
+    return model.inference_pool is not None and model.inference_pool.objectives
+
+
+def has_rewrites(model: ModelSettings) -> bool:
+    """Return whether rules of the InferencePool of *model* replace the model names of requests."""
+    return model.inference_pool is not None and model.inference_pool.rewrites
+
+
+def fairness_of(settings: Settings, model: ModelSettings) -> Fairness | None:
+    """Return the rules by which teams share workers, or None if there are neither teams nor priorities."""
     queue = settings.queue
-    return Fairness(queue.max_waiting_per_team, queue.low_share, queue.starvation_s)
+    if settings.teams or settings.store.url is not None or settings.admin.keys:
+        return Fairness(queue.max_waiting_per_team, queue.low_share, queue.starvation_s)
+    if not has_objectives(model):
+        return None
+    return Fairness(settings.routing.max_waiting, queue.low_share, queue.starvation_s)
 
 
 def health_rules(settings: Settings) -> HealthRules:

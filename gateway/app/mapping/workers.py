@@ -157,7 +157,7 @@ def _pods(pods: PodsSettings) -> PodsSource:
 
 
 def _inference_pool(pool: InferencePoolSettings) -> PoolSource:
-    return PoolSource(pool.name, pool.namespace)
+    return PoolSource(pool.name, pool.namespace, pool.objectives, pool.rewrites)
 
 
 def _dns(dns: DnsSettings) -> DnsSource:

@@ -28,15 +28,17 @@ class Bodies:
         reader: BodyDecoder,
         guard: MemoryGuard | None = None,
         only_model: Callable[[], str | None] = lambda: None,
+        rewritten: Callable[[str], str] = lambda name: name,
     ) -> None:
         """Create the decoder of request bodies. The function *only_model* returns the model for bodies that name no
-        model, or None if bodies must name a model.
+        model, or None if bodies must name a model. *rewritten* returns the name that replaces a model name.
         """
         self._max_body_bytes: Final = max_body_bytes
         self._budget: Final = budget
         self._reader: Final = reader
         self._guard: Final = guard
         self._only_model = only_model
+        self._rewritten = rewritten
 
     def check_memory(self) -> None:
         """Raise MemoryShort while the process has too little memory to accept requests."""
@@ -67,14 +69,16 @@ class Bodies:
             body = await self._reader.read(endpoint, raw, incoming.content_type)
         chosen = incoming.chosen_model
         if chosen is None:
-            if body.model:
-                return body
-            chosen = self._only_model()
-            if chosen is None:
+            named = body.model or self._only_model()
+            if named is None:
                 raise InvalidField(
                     "The field 'model' is missing. Name a model, because the gateway serves more than one.",
                     param="model",
                 )
+            chosen = self._rewritten(named)
+            if chosen == body.model:
+                return body
+            incoming.choose_model(chosen)  # the body may be read again after a guardrail has changed it
         return body.changed(model=chosen, names_model=False)
 
     async def texts(self, raw: bytes, *, acts: bool) -> list[Text]:

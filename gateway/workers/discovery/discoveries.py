@@ -3,6 +3,8 @@
 import random
 from collections.abc import Callable
 
+from gateway.models.objectives import Objectives
+from gateway.models.rewrites import Rewrites
 from gateway.workers.discovery.discovery import Discovery
 from gateway.workers.discovery.discovery_status import DiscoveryStatus
 from gateway.workers.discovery.source import OnRefused, Parse, WorkerSource
@@ -23,15 +25,19 @@ class Discoveries:
         intervals: ReflectorIntervals,
         *,
         parse: Parse,
+        objectives: Objectives | None = None,
+        rewrites: Rewrites | None = None,
         clock: Callable[[], float],
         rng: random.Random,
     ) -> None:
         """Create the factory. *access* and *intervals* are for the Kubernetes API client, and *parse* reads worker
-        files.
+        files. Discoveries write the priorities of *objectives* and the rules of *rewrites*.
         """
         self._api: Api = HttpApi(access)
         self._intervals = intervals
         self.parse = parse
+        self.objectives = Objectives() if objectives is None else objectives
+        self.rewrites = Rewrites(rng) if rewrites is None else rewrites
         self.discovery_status = DiscoveryStatus(clock=clock)
         self._clock = clock
         self._rng = rng

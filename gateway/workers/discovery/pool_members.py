@@ -1,33 +1,39 @@
-"""Snapshots of an InferencePool together with the pods that the pool selects."""
+"""Snapshots of an InferencePool together with the pods that the pool selects, and with objects of llm-d about it."""
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from typing import Any, Generic
 
 from gateway.workers.discovery.source import DiscoveryTools
 from gateway.workers.kubernetes.collection import Collection, ObjectT, pods_with, pool_named
-from gateway.workers.kubernetes.objects import InferencePool, Pod
+from gateway.workers.kubernetes.objects import InferenceModelRewrite, InferenceObjective, InferencePool, Pod
 from gateway.workers.kubernetes.reflector import CollectionSnapshot
 
 _log = logging.getLogger(__name__)
 
-PoolObject = InferencePool | Pod
+PolicyCollection = Collection[InferenceObjective] | Collection[InferenceModelRewrite]
+PoolObject = InferencePool | Pod | InferenceObjective | InferenceModelRewrite
 
 
 class PoolMembers:
     """The InferencePool *name* in *namespace*, and the pods with the labels of its selector.
 
     While the pool does not exist, snapshots have no objects. While the pool has an empty selector, snapshots have no
-    pods, because a pool never selects all pods of its namespace.
+    pods, because a pool never selects all pods of its namespace. Snapshots also contain the objects of the collections
+    *policies*. Workers never wait for them.
     """
 
-    def __init__(self, tools: DiscoveryTools, name: str, namespace: str | None) -> None:
+    def __init__(
+        self, tools: DiscoveryTools, name: str, namespace: str | None, *, policies: Sequence[PolicyCollection] = ()
+    ) -> None:
         self._tools = tools
         self._name = name
         self._namespace = namespace
         self._pool = _Followed(tools, pool_named(name, namespace))
         self._pods: _Followed[Pod] | None = None
+        self._policies: list[_Followed[Any]] = [_Followed(tools, each) for each in policies]
+        self._faults: dict[str, str] = {}
         self._latest: _Followed[InferencePool] | _Followed[Pod] = self._pool
         """Collection whose snapshot arrived last."""
         self._is_missing = False
@@ -44,7 +50,10 @@ class PoolMembers:
         try:
             while True:
                 await self._wait()
-                if self._pods is not None and self._pods.has_arrived:
+                policy = next((each for each in self._policies if each.has_arrived), None)
+                if policy is not None:
+                    self._take_policy(policy)
+                elif self._pods is not None and self._pods.has_arrived:
                     self._latest = self._pods
                     self._pods.take()
                 else:
@@ -58,13 +67,25 @@ class PoolMembers:
             await self._pool.close()
             if self._pods is not None:
                 await self._pods.close()
+            for policy in self._policies:
+                await policy.close()
 
     async def _wait(self) -> None:
-        """Wait until a snapshot of the pool or of the pods has arrived."""
+        """Wait until a snapshot has arrived."""
         waiting: list[asyncio.Future[Any]] = [self._pool.next()]
         if self._pods is not None:
             waiting.append(self._pods.next())
+        waiting += [policy.next() for policy in self._policies]
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+
+    def _take_policy(self, policy: "_Followed[Any]") -> None:
+        """Take the snapshot of *policy*. If its objects cannot be read, the last ones stay, and the log says why."""
+        policy.take()
+        assert policy.latest is not None
+        kind, fault = policy.collection.kind.__name__, policy.latest.fault
+        if fault and fault != self._faults.get(kind):
+            _log.warning("the %ss of the InferencePool %s cannot be read: %s", kind, self._name, fault)
+        self._faults[kind] = fault
 
     async def _select_pods(self) -> None:
         """Follow the pods that the pool selects now."""
@@ -86,11 +107,12 @@ class PoolMembers:
         If the API server did not answer for one of the two collections, the snapshot reports this fault.
         """
         pool, pods, latest = self._pool.latest, None if self._pods is None else self._pods.latest, self._latest.latest
-        assert pool is not None
-        assert latest is not None
-        if self._pods is not None and pods is None:
+        if pool is None or latest is None or (self._pods is not None and pods is None):
             return None
         objects: tuple[PoolObject, ...] = pool.objects if pods is None else (*pool.objects, *pods.objects)
+        for policy in self._policies:
+            if policy.latest is not None:
+                objects = (*objects, *policy.latest.objects)
         for each in (pool, pods):
             if each is not None and each.origin == "kept":
                 return CollectionSnapshot(objects, "kept", each.fault)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Protocol
 
+from gateway.models.objectives import Objectives
+from gateway.models.rewrites import Rewrites
 from gateway.workers.discovery.discovery import Discovery
 from gateway.workers.discovery.discovery_status import DiscoveryStatus
 from gateway.workers.kubernetes.collection import Collection, ObjectT
@@ -26,6 +28,8 @@ class DiscoveryTools(Protocol):
 
     parse: Parse
     discovery_status: DiscoveryStatus
+    objectives: Objectives
+    rewrites: Rewrites
 
     def reflector(self, collection: Collection[ObjectT]) -> Reflector[ObjectT]:
         """Return a new reflector of the Kubernetes objects in *collection*."""

@@ -3,7 +3,14 @@
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from gateway.workers.kubernetes.objects import EndpointSlice, InferencePool, Object, Pod
+from gateway.workers.kubernetes.objects import (
+    EndpointSlice,
+    InferenceModelRewrite,
+    InferenceObjective,
+    InferencePool,
+    Object,
+    Pod,
+)
 
 ObjectT = TypeVar("ObjectT", bound=Object)
 
@@ -47,3 +54,13 @@ def pods_with(selector: str, namespace: str | None) -> Collection[Pod]:
 def pool_named(name: str, namespace: str | None) -> Collection[InferencePool]:
     """Return the collection that contains only the InferencePool *name*, or nothing if the pool does not exist."""
     return Collection(InferencePool, "apis/inference.networking.k8s.io/v1", "inferencepools", "", namespace, name)
+
+
+def objectives_in(namespace: str | None) -> Collection[InferenceObjective]:
+    """Return the collection of all InferenceObjectives in *namespace*."""
+    return Collection(InferenceObjective, "apis/llm-d.ai/v1alpha2", "inferenceobjectives", "", namespace)
+
+
+def rewrites_in(namespace: str | None) -> Collection[InferenceModelRewrite]:
+    """Return the collection of all InferenceModelRewrites in *namespace*."""
+    return Collection(InferenceModelRewrite, "apis/llm-d.ai/v1alpha2", "inferencemodelrewrites", "", namespace)

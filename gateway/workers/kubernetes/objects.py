@@ -1,8 +1,9 @@
-"""Fields of EndpointSlices, pods and InferencePools that the gateway reads.
+"""Fields of Kubernetes objects that the gateway reads: EndpointSlices, pods, and those about inference.
 
 The formats are those of https://kubernetes.io/docs/reference/kubernetes-api/ (discovery.k8s.io/v1, v1) and of
-https://gateway-api-inference-extension.sigs.k8s.io/reference/spec/ (inference.networking.k8s.io/v1). Instead of an
-empty list, a field may be missing or null.
+https://gateway-api-inference-extension.sigs.k8s.io/reference/spec/ (inference.networking.k8s.io/v1). Those of
+InferenceObjectives and InferenceModelRewrites are from llm-d (llm-d.ai/v1alpha2). Instead of an empty list, a field may
+be missing or null.
 """
 
 from collections.abc import Mapping
@@ -16,6 +17,8 @@ class Metadata(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str = ""
     uid: str = ""
     resource_version: str = ""
+    creation_timestamp: str | None = None
+    """Time in RFC 3339, in UTC and with a fixed length, so that texts have the order of times."""
     deletion_timestamp: str | None = None
     labels: Mapping[str, str] | None = None
     annotations: Mapping[str, str] | None = None
@@ -109,4 +112,68 @@ class InferencePool(msgspec.Struct, frozen=True):
     spec: InferencePoolSpec = InferencePoolSpec()
 
 
-Object: TypeAlias = EndpointSlice | Pod | InferencePool
+class PoolReference(msgspec.Struct, frozen=True):
+    name: str = ""
+    group: str | None = None
+
+
+class LabelRule(msgspec.Struct, frozen=True):
+    key: str
+    operator: str
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel"):
+    match_labels: Mapping[str, str] | None = None
+    match_expressions: tuple[LabelRule, ...] | None = None
+
+
+class InferenceObjectiveSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Priority of requests to InferencePools. The objective applies if a reference or the selector matches."""
+
+    priority: int | None = None
+    pool_ref: PoolReference | None = None
+    pool_refs: tuple[PoolReference, ...] | None = None
+    pool_selector: LabelSelector | None = None
+    """Labels of pools. A selector without rules matches all pools of the namespace."""
+
+
+class InferenceObjective(msgspec.Struct, frozen=True):
+    metadata: Metadata
+    spec: InferenceObjectiveSpec = InferenceObjectiveSpec()
+
+
+class ModelName(msgspec.Struct, frozen=True):
+    """Name of a model in requests. A missing type means Exact."""
+
+    value: str
+    type: str | None = None
+
+
+class ModelMatch(msgspec.Struct, frozen=True):
+    model: ModelName
+
+
+class TargetModel(msgspec.Struct, frozen=True, rename="camel"):
+    model_rewrite: str
+    weight: int | None = None
+
+
+class ModelRewriteRule(msgspec.Struct, frozen=True):
+    """Models that replace the names in `matches`, or all names if it is empty."""
+
+    matches: tuple[ModelMatch, ...] | None = None
+    targets: tuple[TargetModel, ...] | None = None
+
+
+class InferenceModelRewriteSpec(msgspec.Struct, frozen=True, rename="camel"):
+    pool_ref: PoolReference | None = None
+    rules: tuple[ModelRewriteRule, ...] | None = None
+
+
+class InferenceModelRewrite(msgspec.Struct, frozen=True):
+    metadata: Metadata
+    spec: InferenceModelRewriteSpec = InferenceModelRewriteSpec()
+
+
+Object: TypeAlias = EndpointSlice | Pod | InferencePool | InferenceObjective | InferenceModelRewrite

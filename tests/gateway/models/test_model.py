@@ -5,6 +5,7 @@ import pytest
 from cache_index import WorkerId
 from gateway.backends.engine_metrics import EngineReading, Observation
 from gateway.models.model import Model
+from gateway.models.objectives import ModelObjectives
 from gateway.protocol.body import parse_chat
 from gateway.protocol.endpoints.responses import parse_responses
 from gateway.protocol.errors import InvalidField
@@ -39,6 +40,20 @@ def test_a_request_has_its_callers_share_of_the_fleet() -> None:
     assert ("blue", 2.0, LOW) == (of_team.team, of_team.weight, of_team.priority)
     assert ("blue", 3.0, HIGH) == (of_key.team, of_key.weight, of_key.priority)
     assert ("", 1.0, NORMAL) == (of_no_one.team, of_no_one.weight, of_no_one.priority)
+
+
+def test_an_objective_changes_the_priority() -> None:
+    """With a key, only to a lower one."""
+    objectives = ModelObjectives()
+    objectives.priorities = {"urgent": 1, "idle": -1}
+    model, caller = a_model(objectives=objectives), Caller(Team("blue"), Key("ci", "blue", ""))
+
+    def priorities(name: str) -> tuple[int, int]:
+        header = {b"x-llm-d-inference-objective": name}.get
+        body = parse_chat(CHAT)
+        return model.request(body, header, None).priority, model.request(body, header, None, caller=caller).priority
+
+    assert [(HIGH, NORMAL), (LOW, LOW), (NORMAL, NORMAL)] == [priorities(name) for name in ("urgent", "idle", "none")]
 
 
 def test_a_request_holds_what_routing_needs() -> None:

@@ -1,9 +1,12 @@
 """The registry of models."""
 
+import random
+
 import pytest
 
 from gateway.models.model_names import ModelNames
 from gateway.models.registry import Models
+from gateway.models.rewrites import RewriteRule, RewriteRules, Rewrites
 from gateway.models.routes.route import Route
 from gateway.models.routes.routes import RouteTable
 from gateway.protocol.errors import UnknownModel
@@ -89,3 +92,21 @@ def test_stored_weights_apply_to_routes_that_come_later() -> None:
     models.use_weights({"chat": RouteWeights("chat", {"tiny": 0.0, "big": 1.0}, {"tiny": 4.0, "big": 1.0})})
 
     assert {"big": 1.0} == route.variants.shares
+
+
+def test_rules_replace_names_of_models() -> None:
+    """A rule without names applies to all names of its own model. Other models are not affected."""
+    rewrites = Rewrites(random.Random(1))
+    rewrites.of("tiny").rules = RewriteRules(
+        {name: RewriteRule(("tiny-2",), (1,)) for name in ("chat", "big")}, RewriteRule(("tiny-3",), (1,))
+    )
+    tiny, big = a_model(name="tiny", rewrites=rewrites.of("tiny")), a_model(name="big")
+    several, single = the_models(tiny, big, aliases={"tiny": ["gpt"]}), the_models(tiny)
+    names = ("chat", "gpt", "tiny", "big", "unknown")
+
+    assert ["tiny-2", "tiny-3", "tiny-3", "big", "unknown"] == [several.rewritten(name) for name in names]
+    assert ["tiny-2", "tiny-3", "tiny-3", "tiny-2", "tiny-3"] == [single.rewritten(name) for name in names]
+    assert ([True, False], "chat") == (
+        [several.has_rewrites, the_models(big).has_rewrites],
+        the_models(big).rewritten("chat"),
+    )

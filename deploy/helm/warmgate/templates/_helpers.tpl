@@ -254,6 +254,24 @@ app.kubernetes.io/component: gateway
 {{- end -}}
 {{- end -}}
 
+{{- define "warmgate.readsObjectives" -}}
+{{- $set :=  .Values.rbac.inferenceObjectives -}}
+{{- if kindIs "bool" $set -}}
+{{- ternary "true" "" $set -}}
+{{- else -}}
+{{- range .Values.config.models }}{{ if dig "inference_pool" "objectives" false . }}true{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{- define "warmgate.readsRewrites" -}}
+{{- $set :=  .Values.rbac.inferenceModelRewrites -}}
+{{- if kindIs "bool" $set -}}
+{{- ternary "true" "" $set -}}
+{{- else -}}
+{{- range .Values.config.models }}{{ if dig "inference_pool" "rewrites" false . }}true{{ end }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
 {{- define "warmgate.asksKubernetes" -}}
 {{- if or (include "warmgate.readsSlices" .) (include "warmgate.readsPods" .) (include "warmgate.readsPools" .) -}}true{{- end -}}
 {{- end -}}
@@ -289,6 +307,16 @@ app.kubernetes.io/component: gateway
 {{- if include "warmgate.readsPools" . }}
 - apiGroups: [inference.networking.k8s.io]
   resources: [inferencepools]
+  verbs: [get, list, watch]
+{{- end }}
+{{- if include "warmgate.readsObjectives" . }}
+- apiGroups: [llm-d.ai]
+  resources: [inferenceobjectives]
+  verbs: [get, list, watch]
+{{- end }}
+{{- if include "warmgate.readsRewrites" . }}
+- apiGroups: [llm-d.ai]
+  resources: [inferencemodelrewrites]
   verbs: [get, list, watch]
 {{- end }}
 {{- end -}}

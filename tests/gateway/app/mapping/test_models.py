@@ -3,12 +3,21 @@
 import random
 from typing import Any
 
-from gateway.app.mapping.models import adapter_of, adapter_timeouts, response_caching_of, routes_of
+from gateway.app.mapping.models import (
+    adapter_of,
+    adapter_timeouts,
+    fairness_of,
+    has_objectives,
+    has_rewrites,
+    response_caching_of,
+    routes_of,
+)
 from gateway.models.adapters.adapter import Adapter
 from gateway.models.adapters.registry import AdapterTimeouts
 from gateway.models.response_caching import ResponseCaching
 from gateway.models.routes.rule import RouteRule
 from gateway.settings import AdaptersSettings, ModelSettings, RouteSettings, build
+from routing.queueing.fair_queue import Fairness
 
 
 def settings(**fields: object) -> RouteSettings:
@@ -121,3 +130,30 @@ def test_whatever_changes_answers_changes_the_identity_of_a_model() -> None:
 
     assert caching() == caching(workers=[{"url": "http://127.0.0.1:2"}], price={"input_usd": 3})
     assert 1 + len(others) == len({caching(), *others})
+
+
+def test_rewrites_belong_to_a_pool() -> None:
+    data = {
+        "models": [
+            {"name": "a", "inference_pool": {"name": "pool", "rewrites": True}},
+            {"name": "b", "inference_pool": {"name": "pool"}},
+            {"name": "c", "workers": [{"url": "http://c"}]},
+        ]
+    }
+    made = build(data, {})
+
+    assert [True, False, False] == [has_rewrites(model) for model in made.models]
+
+
+def test_objectives_need_a_queue_with_priorities() -> None:
+    """Otherwise, only teams need one. Requests without a team have the limit of all requests."""
+    models = [
+        {"name": "a", "inference_pool": {"name": "pool", "objectives": True}},
+        {"name": "b", "inference_pool": {"name": "pool"}},
+    ]
+    made = build({"models": models, "routing": {"max_waiting": 77}}, {})
+    governed = build({"models": models, "teams": [{"name": "blue"}]}, {})
+
+    assert [True, False] == [has_objectives(model) for model in made.models]
+    assert [Fairness(77, 0.1, 30.0), None] == [fairness_of(made, model) for model in made.models]
+    assert [Fairness(1024, 0.1, 30.0)] * 2 == [fairness_of(governed, model) for model in governed.models]

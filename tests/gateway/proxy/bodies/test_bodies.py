@@ -100,3 +100,17 @@ async def test_a_gateway_in_front_of_a_picker_chooses_the_model() -> None:
     assert ("small", False) == (body.model, body.names_model)
     sent = CHAT.upstream_body(raw, b"application/json", body, "small")
     assert b'{"model":"small","messages":[{"role":"user"}]}' == sent
+
+
+async def test_a_rule_replaces_the_model() -> None:
+    """It is asked once for a request, whose body may be read again. A header that names a model takes precedence."""
+    raw = b'{"model":"tiny","messages":[{"role":"user"}]}'
+    names = iter(("first", "second", "tiny"))
+    reader = BodyDecoder(max_values=10, max_cpu_s=30)
+    bodies = Bodies(max_body_bytes=1, budget=BodyBudget(1), reader=reader, rewritten=lambda _: next(names))
+    one = incoming(raw)
+    chosen = Incoming({"headers": [(b"x-gateway-model-name-rewrite", b"small")], "delivery": None}, one.receive)
+    read = [await bodies.read(CHAT, raw, each) for each in (one, one, incoming(raw), chosen, incoming(raw))]
+
+    assert ["first", "first", "second", "small", "tiny"] == [body.model for body in read]
+    assert [False, False, False, False, True] == [body.names_model for body in read]

@@ -19,7 +19,7 @@ from gateway.workers.discovery.source import WorkerSource
 from gateway.workers.kubernetes.access import ApiAccess
 from gateway.workers.kubernetes.objects import InferencePool, InferencePoolSpec, Metadata, PoolSelector
 from gateway.workers.kubernetes.reflector import ReflectorIntervals
-from tests.kubernetes_api import KubernetesApi, a_pod, a_pool, kubernetes_api
+from tests.kubernetes_api import KubernetesApi, a_pod, a_pool, a_rewrite, a_rewrite_rule, an_objective, kubernetes_api
 
 A, B = a_pod("a", "10.0.0.1"), a_pod("b", "10.0.0.2")
 OTHER = a_pod("x", "10.0.0.9", labels={"app": "other"})
@@ -44,6 +44,19 @@ class Stage:
             while self.api.watchers != count:
                 await asyncio.sleep(0.002)
 
+    async def priorities(self, wanted: dict[str, int]) -> None:
+        """Wait until the objectives of the model have the priorities *wanted*."""
+        async with asyncio.timeout(60):
+            while self.discoveries.objectives.of("tiny").priorities != wanted:
+                await asyncio.sleep(0.002)
+
+    async def rewritten(self, name: str, wanted: list[str]) -> None:
+        """Wait until the targets for *name* are *wanted*."""
+        rewrites = self.discoveries.rewrites.of("tiny")
+        async with asyncio.timeout(60):
+            while [*(rule.targets if (rule := rewrites.rules.rule(name)) else ())] != wanted:
+                await asyncio.sleep(0.002)
+
     async def status(self, **wanted: object) -> dict[str, Any]:
         """Wait until the status of the source has the values *wanted*, and return it."""
         async with asyncio.timeout(60):
@@ -57,7 +70,13 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(*things: dict[str, Any], relist_s: float = 60.0, away: bool = False) -> AsyncIterator[Stage]:
+async def stage(
+    *things: dict[str, Any],
+    relist_s: float = 60.0,
+    away: bool = False,
+    has_objectives: bool = False,
+    has_rewrites: bool = False,
+) -> AsyncIterator[Stage]:
     """A discovery of the pool ``llama``; by default whatever comes later comes by the watches."""
     async with kubernetes_api(*things) as api, asyncio.TaskGroup() as tasks:
         if away:
@@ -69,7 +88,10 @@ async def stage(*things: dict[str, Any], relist_s: float = 60.0, away: bool = Fa
             rng=random.Random(1),
         )
         there = Stage(api, asyncio.Queue(), discoveries)
-        discovery = discoveries.make(WorkerSource("tiny", PoolSource("llama")), there.refused.extend)
+        discovery = discoveries.make(
+            WorkerSource("tiny", PoolSource("llama", has_objectives=has_objectives, has_rewrites=has_rewrites)),
+            there.refused.extend,
+        )
 
         async def follow() -> None:
             async with aclosing(discovery.watch()) as found:
@@ -145,6 +167,65 @@ async def test_a_pool_that_selects_all_pods_is_refused_and_the_workers_stay() ->
     assert [["a=10.0.0.1:8000"]] == seen
     assert there.sets.empty()
     assert ["InferencePool llama: it has no labels in its selector."] == there.refused
+
+
+async def test_objectives_of_the_pool_are_followed() -> None:
+    """Workers stay as they are, whatever happens to the objectives."""
+    urgent, other = (an_objective(name, 10, poolRef={"name": pool}) for name, pool in (("u", "llama"), ("o", "other")))
+    async with stage(a_pool("llama", 8000), A, urgent, other, has_objectives=True) as there:
+        seen = [await there.found()]
+        await there.priorities({"u": 10})
+        await there.watchers(3)
+        there.api.put(an_objective("u", -1, poolRef={"name": "llama"}))
+        await there.priorities({"u": -1})
+        there.api.delete("InferenceObjective", "u")
+        await there.priorities({})
+        there.api.put(B)
+        seen.append(await there.found())
+
+    assert [["a=10.0.0.1:8000"], ["a=10.0.0.1:8000", "b=10.0.0.2:8000"]] == seen
+
+
+async def test_objectives_that_cannot_be_read_do_not_matter(caplog: pytest.LogCaptureFixture) -> None:
+    """Without the resource or the permission, workers are found, and the log says once what failed."""
+    with caplog.at_level(logging.WARNING):
+        async with stage(a_pool("llama", 8000), A, relist_s=0.05, has_objectives=True) as there:
+            there.api.absent.add("InferenceObjective")
+            seen = [await there.found()]
+            async with asyncio.timeout(60):
+                while sum("inferenceobjectives" in asked.path for asked in there.api.asked) < 3:
+                    await asyncio.sleep(0.002)
+            report = await there.status(synced=True, workers=1)
+
+    assert [["a=10.0.0.1:8000"]] == seen
+    assert "fault" not in report
+    [message] = [record.getMessage() for record in caplog.records]
+    assert message.startswith("the InferenceObjectives of the InferencePool llama cannot be read: ")
+
+
+async def test_rewrites_of_the_pool_are_followed(caplog: pytest.LogCaptureFixture) -> None:
+    """An object that is refused is named in the log, once."""
+    good = a_rewrite("good", a_rewrite_rule(["chat"], {"tiny": None}))
+    bad = a_rewrite("bad", a_rewrite_rule(["chat"], {}))
+    with caplog.at_level(logging.WARNING):
+        async with stage(a_pool("llama", 8000), A, good, bad, has_rewrites=True) as there:
+            await there.found()
+            await there.rewritten("chat", ["tiny"])
+            await there.watchers(3)
+            there.api.put(a_rewrite("good", a_rewrite_rule(["chat"], {"big": 1})))
+            await there.rewritten("chat", ["big"])
+            there.api.delete("InferenceModelRewrite", "good")
+            await there.rewritten("chat", [])
+
+    assert ["InferenceModelRewrite bad: a rule has no targets."] == [each.getMessage() for each in caplog.records]
+
+
+async def test_objectives_count_only_if_the_settings_say_so() -> None:
+    async with stage(a_pool("llama", 8000), A, an_objective("u", 10, poolRef={"name": "llama"})) as there:
+        await there.found()
+        paths = [asked.path for asked in there.api.asked]
+
+    assert not any("inferenceobjectives" in path for path in paths)
 
 
 async def test_an_absent_api_server_changes_nothing() -> None:
