@@ -45,7 +45,6 @@ WITHOUT_TEST = {
     "gateway/batch/redis_records.py": "tests/contracts/test_record_store.py",
     "gateway/batch/sqlite_records.py": "tests/contracts/test_record_store.py",
     "gateway/console/page.py": "data only",
-    "gateway/picker/session_workers.py": "tests/gateway/picker/test_picker.py",
     "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
     "gateway/backends/delivery.py": "a Protocol; tests/gateway/picker/test_picker.py holds its implementation to it",
     "gateway/picker/answer.py": "tests/gateway/picker/test_picker.py plays Envoy's side of it",

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from cache_index import WorkerId
-from gateway.backends.backend import Backend, WorkerBackend
+from gateway.backends.backend import Backend, Call, WorkerBackend
+from gateway.protocol.headers import HeaderLookup
 
 
 class Delivery(Protocol):
@@ -17,6 +18,20 @@ class Delivery(Protocol):
     @property
     def shows_answers(self) -> bool:
         """Return whether the body of the answer passes through the gateway."""
+        ...
+
+    @property
+    def may_begin(self) -> bool:
+        """Return whether the headers of a request can decide. Otherwise, `begin` does nothing."""
+        ...
+
+    async def begin(self, call: Call, header: HeaderLookup, team: str, check_model: Callable[[str, str], None]) -> None:
+        """Let the server send the request to the worker of its session while the body arrives, if the headers decide.
+
+        *call* is the request for the worker, without a body. *header* returns a header of the request of the team
+        *team*. *check_model* raises Forbidden if the caller may not use a model, given as its name in the request and
+        its configured name.
+        """
         ...
 
     def allowed(self, workers: Mapping[WorkerId, WorkerBackend]) -> frozenset[WorkerId] | None:

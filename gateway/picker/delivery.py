@@ -8,8 +8,11 @@ from gateway.backends.backend import Backend, Call, WorkerBackend
 from gateway.picker.destinations import Destinations
 from gateway.picker.heads import PREFILL
 from gateway.picker.reply import EnvoyReply
+from gateway.picker.session_workers import SessionChoice, SessionWorkers
 from gateway.picker.stream import RETRY_AFTER_S
-from gateway.protocol.errors import NoWorker, ReplyBroken
+from gateway.protocol.errors import Forbidden, InvalidField, NoWorker, ReplyBroken
+from gateway.protocol.headers import HeaderLookup
+from gateway.protocol.session_identity import ENGINE_HEADER, engine_session
 
 
 class Wire(Protocol):
@@ -17,6 +20,14 @@ class Wire(Protocol):
 
     async def forward(self, call: Call, destination: str) -> None:
         """Let Envoy send *call* to one of the endpoints *destination*, in their order."""
+        ...
+
+    async def begin_to(self, call: Call, destination: str) -> None:
+        """Let Envoy send *call* to one of the endpoints *destination* while its body arrives."""
+        ...
+
+    async def complete(self, call: Call) -> None:
+        """Let Envoy send the rest of *call*. Raise InvalidField if its beginning differs from what was sent."""
         ...
 
     async def reply(self) -> tuple[EnvoyReply, str | None]:
@@ -35,9 +46,10 @@ class EnvoyDelivery:
         subset: frozenset[str] | None,
         max_fallbacks: int,
         shows_answers: bool,
+        sessions: SessionWorkers | None = None,
     ) -> None:
         """Create the delivery. *subset* are the endpoints that Envoy accepts, or None for all. Envoy gets at most
-        *max_fallbacks* further endpoints for its retries.
+        *max_fallbacks* further endpoints for its retries. *sessions* are the workers of sessions if headers can decide.
         """
         self._wire = wire
         self._destinations = destinations
@@ -47,10 +59,33 @@ class EnvoyDelivery:
         self._prefill: WorkerBackend | None = None
         self._workers: Mapping[WorkerId, WorkerBackend] = {}
         self._is_sent = False
+        self._sessions = sessions
+        self._begun: SessionChoice | None = None
+
+    @property
+    def may_begin(self) -> bool:
+        return self._sessions is not None
+
+    async def begin(self, call: Call, header: HeaderLookup, team: str, check_model: Callable[[str, str], None]) -> None:
+        """Let Envoy send the request to the worker of its session while its body arrives (see `Delivery.begin`)."""
+        choice = None if self._sessions is None else await self._sessions.choose(header, team, self._subset)
+        if choice is None:
+            return
+        try:
+            check_model(choice.model.upstream_name, choice.model.name)
+        except Forbidden:
+            return  # the body may name another model
+        session = (ENGINE_HEADER, engine_session(choice.session, team))
+        self._begun = choice
+        await self._wire.begin_to(
+            choice.backend.addressed(call.changed(headers=[*call.headers, session])), ",".join(choice.endpoints)
+        )
 
     def allowed(self, workers: Mapping[WorkerId, WorkerBackend]) -> frozenset[WorkerId] | None:
         """Return the workers at endpoints that Envoy accepts (see `Delivery.allowed`)."""
         self._workers = workers
+        if self._begun is not None:
+            return frozenset({_worker_of(self._begun, workers)})
         if self._subset is None:
             return None
         found = [worker for worker, each in workers.items() if self._destinations.known(each) in self._subset]
@@ -80,6 +115,11 @@ class EnvoyDelivery:
             ConnectFailed: if the address of *worker* is unknown. Nothing was sent.
             ReplyBroken: if Envoy has already sent the request.
         """
+        if self._is_sent:
+            raise ReplyBroken("Envoy sends a request only once")
+        if self._begun is not None:
+            self._is_sent = True
+            return await self._complete(call, self._begun, on_served)
         endpoints = [await self._destinations.of(worker)]
         for other in others:
             known = self._destinations.known(other)
@@ -91,16 +131,43 @@ class EnvoyDelivery:
         if self._prefill is not None:
             prefill = await self._destinations.of(self._prefill)
             call = call.changed(headers=[*call.headers, (PREFILL, prefill.encode("ascii"))])
-        if self._is_sent:
-            raise ReplyBroken("Envoy sends a request only once")
         self._is_sent = True
         await self._wire.forward(call, ",".join(endpoints))
+        return await self._reply(endpoints[0], on_served)
+
+    async def _complete(self, call: Call, begun: SessionChoice, on_served: Callable[[WorkerId], None]) -> EnvoyReply:
+        """Let Envoy send the rest of *call*, whose headers it has already sent, and return the answer."""
+        name = begun.model.upstream_name
+        if call.model != name:
+            text = f"The field 'model' must be {name!r}, the name that workers use"
+            raise InvalidField(f"{text}, because the session header decides before the body arrives.", param="model")
+        await self._wire.complete(call)
+        return await self._reply(begun.endpoints[0], on_served)
+
+    async def _reply(self, first: str, on_served: Callable[[WorkerId], None]) -> EnvoyReply:
+        """Return the answer. Report the worker that has sent it if it is not that at the endpoint *first*."""
         reply, served = await self._wire.reply()
-        if served is not None and served != endpoints[0]:
+        if served is not None and served != first:
             moved = self._destinations.worker_at(served, self._workers)
             if moved is not None:
                 on_served(moved)
         return reply
+
+
+def _worker_of(begun: SessionChoice, workers: Mapping[WorkerId, WorkerBackend]) -> WorkerId:
+    """Return the worker that Envoy has begun to send the request to, which is one of *workers*.
+
+    Raises:
+        InvalidField: if *workers* are those of another model.
+        NoWorker: if the worker has left.
+    """
+    worker = WorkerId(begun.backend.id)
+    if worker in workers:
+        return worker
+    if workers is not begun.model.latest.workers:
+        text = "The session header decides before the body arrives, but the body names another model than"
+        raise InvalidField(f"{text} {begun.model.name!r}.", param="model")
+    raise NoWorker("The worker of the session has left", retry_after_s=RETRY_AFTER_S)
 
 
 class _ThroughEnvoy:

@@ -38,6 +38,13 @@ def request_changes(received: Headers, wanted: Headers, *, path: bytes | None, l
     return HeaderChanges(changed, _missing(received, wanted, _FRAMING))
 
 
+def without_length(received: Headers, changes: HeaderChanges) -> HeaderChanges:
+    """Return *changes* of the headers *received* for a body whose length is not known yet."""
+    if all(name != b"content-length" for name, _ in received):
+        return changes
+    return HeaderChanges(changes.set, [*changes.removed, b"content-length"])
+
+
 def answer_changes(received: Headers, wanted: Headers) -> HeaderChanges:
     """Return the changes that turn the headers *received* of a worker's answer into the headers *wanted* for the
     caller.

@@ -97,10 +97,12 @@ def request_to(destination: str, changes: HeaderChanges, body: bytes, *, has_tra
     """Yield the messages that send a request with the body *body* to the endpoints *destination*, for the mode
     `FULL_DUPLEX_STREAMED`.
     """
-    common = wire.CommonResponse(header_mutation=_mutation(changes), clear_route_cache=True)
-    yield wire.ProcessingResponse(
-        request_headers=wire.HeadersResponse(response=common), dynamic_metadata=_destination(destination)
-    )
+    yield head_to(destination, changes)
+    yield from request_rest(body, has_trailers=has_trailers)
+
+
+def request_rest(body: bytes, *, has_trailers: bool) -> Iterator[Message]:
+    """Yield the messages with the last bytes *body* of a streamed request body."""
     for piece, is_last in _pieces(body):
         is_end = is_last and not has_trailers
         yield wire.ProcessingResponse(request_body=wire.BodyResponse(response=_streamed(piece, ended=is_end)))
@@ -108,8 +110,16 @@ def request_to(destination: str, changes: HeaderChanges, body: bytes, *, has_tra
         yield wire.ProcessingResponse(request_trailers=wire.TrailersResponse())
 
 
+def request_pieces(data: bytes) -> Iterator[Message]:
+    """Yield the messages with the bytes *data* of a streamed request body that continues."""
+    for piece, _ in _pieces(data):
+        yield wire.ProcessingResponse(request_body=wire.BodyResponse(response=_streamed(piece, ended=False)))
+
+
 def head_to(destination: str, changes: HeaderChanges) -> Message:
-    """Return the message that sends a request whose body Envoy does not show to the endpoints *destination*."""
+    """Return the message that sends the headers of a request to the endpoints *destination*. Its body follows, or Envoy
+    does not show it.
+    """
     common = wire.CommonResponse(header_mutation=_mutation(changes), clear_route_cache=True)
     return wire.ProcessingResponse(
         request_headers=wire.HeadersResponse(response=common), dynamic_metadata=_destination(destination)

@@ -16,6 +16,7 @@ from gateway.picker.envoy_call import EnvoyCall
 from gateway.picker.http2.call import UNAVAILABLE, GrpcCall, Handler
 from gateway.picker.other_requests import OtherRequests, refuse
 from gateway.picker.rules import PickerRules
+from gateway.picker.session_workers import SessionWorkers
 from gateway.picker.stream import EnvoyStream
 from gateway.protocol import canonical_path
 from gateway.protocol.endpoints.table import ENDPOINTS
@@ -65,6 +66,7 @@ class Picker:
             max_fallbacks=rules.max_fallbacks,
             is_refused=needs_keys,
         )
+        self._sessions = SessionWorkers(models, self._destinations, max_fallbacks=rules.max_fallbacks, clock=clock)
         self._running = 0
 
     def open(self, call: GrpcCall, tasks: asyncio.TaskGroup) -> Handler | None:
@@ -114,6 +116,7 @@ class Picker:
                 subset=subset,
                 max_fallbacks=self._rules.max_fallbacks,
                 shows_answers=stream.shows_answers,
+                sessions=self._sessions if self._may_begin(stream, path) else None,
             )
             await self._proxy(scope, stream.receive, stream.response.send)
         elif path.startswith(_OWN_PATHS) and path not in ENDPOINTS:
@@ -124,6 +127,17 @@ class Picker:
             headers = [header for header in scope["headers"] if header[0] != b"host"]
             call = Call(scope["method"].encode("ascii"), _target(stream.headers), headers, b"", False, "")
             await self._others.serve(stream, call, subset)
+
+    def _may_begin(self, stream: EnvoyStream, path: str) -> bool:
+        """Return whether the headers of a request can decide, before its body arrives.
+
+        The body of a response can continue one that another worker keeps, and a compressed body has to change.
+        """
+        if not self._rules.session_header_decides or not stream.can_begin or path.startswith(_OWN_PATHS):
+            return False
+        said = dict(stream.headers)
+        announced = said.get(b"content-length", b"0")
+        return b"content-encoding" not in said and announced.isdigit() and int(announced) <= self._rules.max_body_bytes
 
     async def _subset(self, stream: EnvoyStream, first: messages.Message) -> frozenset[str] | None:
         """Return the endpoints that Envoy or a conformance test accepts for the request, or None for all."""

@@ -21,5 +21,7 @@ class PickerRules:
     """Maximum size of a body that Envoy keeps in memory in the mode BUFFERED."""
     max_fallbacks: int = 2
     """Maximum number of further endpoints that Envoy gets for its retries."""
+    session_header_decides: bool = False
+    """Whether Envoy sends requests with a session header to their workers before it has sent their bodies."""
     is_conformance_test: bool = False
     """Whether callers choose endpoints by a header, and answers name the endpoint, as conformance tests require."""

@@ -12,9 +12,10 @@ from gateway.backends.backend import Call
 from gateway.picker import messages
 from gateway.picker.answer import Answer, WorkerHead
 from gateway.picker.chunks import Chunks
-from gateway.picker.heads import DESTINATION, HeaderChanges, request_changes
+from gateway.picker.heads import DESTINATION, HeaderChanges, request_changes, without_length
+from gateway.picker.passed_body import PassedBody
 from gateway.picker.reply import EnvoyReply
-from gateway.protocol.errors import BodyTooLarge
+from gateway.protocol.errors import BodyTooLarge, InvalidField, NoWorker
 from gateway.protocol.headers import Headers
 
 SERVED_HEADER = b"x-conformance-test-served-endpoint"
@@ -55,6 +56,7 @@ class EnvoyStream:
         self._mode, answer_mode = messages.body_modes(head)
         self.headers = messages.headers_in(head.request_headers)
         self._body = Chunks(line.resume, min_bytes=_MIN_READ_BYTES)
+        self._passed: PassedBody | None = None  # of a body that Envoy sends to the worker while it arrives
         self._is_read = False  # the application has received the whole body
         self._is_cut = False  # Envoy has ended the stream before the end of the body
         self._is_partial = False  # Envoy has sent a part of the body, because it cannot keep the whole body
@@ -74,6 +76,8 @@ class EnvoyStream:
         """Whether the picker works with Envoy's body modes."""
         self.shows_body = self._mode != messages.NONE and not head.request_headers.end_of_stream
         """Whether the body of the request passes through the gateway."""
+        self.can_begin = self.shows_body and self._mode == messages.FULL_DUPLEX_STREAMED
+        """Whether Envoy can send the request to a worker before it has sent the body to the gateway."""
         if not self.shows_body:
             self._body.end()
 
@@ -147,6 +151,8 @@ class EnvoyStream:
         self._note_head(WorkerHead(status, headers, ended=ended))
         if ended:
             self._reply.end()
+        if self._passed is not None:
+            self._body.end()  # a worker that has answered needs no more
         if self.response.is_immediate:
             return
         if not self.shows_answers or (self.response.mode == messages.BUFFERED and not ended):
@@ -177,9 +183,12 @@ class EnvoyStream:
 
         Raises:
             BodyTooLarge: if Envoy cannot keep the whole body in memory.
+            NoWorker: if a worker has answered before it had the whole body.
         """
         if not self._is_read:
             data = await self._body.get()
+            if self._passed is not None:
+                await self._pass_on(self._passed.take(data))
             if self._is_partial:
                 text = "The body is larger than the buffer of the proxy in front of the gateway, or has trailers"
                 raise BodyTooLarge(f"{text} (per_connection_buffer_limit_bytes of Envoy).")
@@ -204,6 +213,39 @@ class EnvoyStream:
             await self._write([messages.buffered_request_to(destination, changes, call.body)])
         else:
             await self._write(messages.request_to(destination, changes, call.body, has_trailers=self._has_trailers))
+
+    async def begin_to(self, call: Call, destination: str) -> None:
+        """Let Envoy send *call* to one of the endpoints *destination* while the body arrives. The body of *call* is not
+        known yet. Call `complete` after it was checked.
+        """
+        self._passed = PassedBody()
+        self._body.min_bytes = 1  # the worker gets the body as it arrives
+        changes = without_length(self.headers, self._changes(call, destination, length=None))
+        await self._write([messages.head_to(destination, changes)])
+
+    async def complete(self, call: Call) -> None:
+        """Let Envoy send the rest of the body of *call*, whose headers `begin_to` has sent.
+
+        Raises:
+            InvalidField: if a worker has got bytes that differ from those of *call*.
+        """
+        assert self._passed is not None, "begin_to was called"
+        rest = self._passed.rest(call.body)
+        if rest is None:
+            text = "The gateway has to change this body, whose beginning was already sent to a worker"
+            raise InvalidField(f"{text}. Send the request without a session header.")
+        if self._answered.is_set():
+            return  # Envoy expects no body after an answer
+        await self._write(messages.request_rest(rest, has_trailers=self._has_trailers))
+
+    async def _pass_on(self, data: bytes) -> None:
+        """Let Envoy send *data* to the worker. Raise NoWorker if the worker has already answered."""
+        head = self.response.head
+        if head is not None:
+            text = f"A worker answered with status {head.status} before it had the whole body"
+            raise NoWorker(text, retry_after_s=RETRY_AFTER_S)
+        if data:
+            await self._write(messages.request_pieces(data))
 
     async def reply(self) -> tuple[EnvoyReply, str | None]:
         """Return the worker's answer after its headers have arrived (see `Wire.reply`)."""

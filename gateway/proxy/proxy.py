@@ -10,7 +10,8 @@ import logging
 import random
 import sys
 import traceback
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from cache_index import WorkerId
 from gateway.backends.backend import Call
@@ -20,7 +21,7 @@ from gateway.models.response_affinity.affinity import keeping_worker
 from gateway.models.response_affinity.owners import ResponseOwners
 from gateway.models.route_chooser import RouteChooser, RouteQuery
 from gateway.protocol.body import Body
-from gateway.protocol.endpoints.endpoint import Endpoint
+from gateway.protocol.endpoints.endpoint import JSON, Endpoint
 from gateway.protocol.errors import AtCapacity, GatewayError, Stopping, UnknownResponse
 from gateway.protocol.request_hints import MAX_NAME_LENGTH
 from gateway.protocol.splice import Places
@@ -41,7 +42,7 @@ from gateway.proxy.keep_alive import KeepAlive
 from gateway.proxy.relay import Relay
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.proxy.tracing.tracer import Tracers
-from gateway.proxy.worker_call import call_of, prioritized
+from gateway.proxy.worker_call import begun, call_of, prioritized
 from gateway.tenancy.teams.caller import Caller
 from routing.request import Request
 
@@ -160,11 +161,8 @@ class Proxy:
             AtCapacity: if the limit of concurrent requests is reached.
         """
         if self._running >= self._max_running:
-            text = (
-                f"The gateway is at its limit of {self._max_running} concurrent requests "
-                "(server.max_concurrent_requests). Retry in 1 s."
-            )
-            raise AtCapacity(text, retry_after_s=1)
+            limit = f"{self._max_running} concurrent requests (server.max_concurrent_requests)"
+            raise AtCapacity(f"The gateway is at its limit of {limit}. Retry in 1 s.", retry_after_s=1)
         self._running += 1
         exchange.runs = True
 
@@ -177,7 +175,7 @@ class Proxy:
         self._count_running(exchange)
 
         exchange.enter("receive")
-        raw = await self._bodies.receive(incoming, endpoint, share)
+        raw = await self._receive(exchange, endpoint, incoming, caller, share)
 
         exchange.enter("parse")
         body = self._admission.isolated(await self._bodies.read(endpoint, raw, incoming), caller)
@@ -228,6 +226,15 @@ class Proxy:
             if exchange.streams:
                 self._keep_alive.end(downstream)
                 self._admission.end_stream(exchange, downstream)
+
+    def _receive(
+        self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, caller: Caller | None, share: BodyShare
+    ) -> Coroutine[Any, Any, bytes]:
+        """Return the coroutine that receives the body. The headers may decide before, unless guardrails check it."""
+        delivery, receiving = exchange.delivery, self._bodies.receive(incoming, endpoint, share)
+        if delivery is None or not delivery.may_begin or endpoint.media != JSON or self._guarded.looks_at(caller):
+            return receiving
+        return begun(delivery, exchange, incoming, caller, self._admission, receiving)
 
     def _begin_stream(self, exchange: Exchange, downstream: Downstream) -> None:
         if exchange.delivery is None:  # otherwise, the server in front of the gateway begins the answer
@@ -285,13 +292,7 @@ class Proxy:
         )
 
     async def _guard(  # noqa: PLR0917  # in the order in which they are known
-        self,
-        exchange: Exchange,
-        endpoint: Endpoint,
-        incoming: Incoming,
-        caller: Caller | None,
-        raw: bytes,
-        body: Body,
+        self, exchange: Exchange, endpoint: Endpoint, incoming: Incoming, caller: Caller | None, raw: bytes, body: Body
     ) -> tuple[Guard | None, bytes, Body]:
         """Return the guard for the answer, and the request body to route and send. The body is redacted if a guardrail
         requires it.

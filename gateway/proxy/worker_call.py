@@ -1,15 +1,22 @@
 """The request in the form in which workers receive it."""
 
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any
+
 from gateway.backends.backend import Call
+from gateway.backends.delivery import Delivery
 from gateway.models.engine_field_rules import PRIORITY_FIELD
 from gateway.models.model import Model
 from gateway.protocol.body import Body
 from gateway.protocol.endpoints.endpoint import JSON, Endpoint
 from gateway.protocol.session_identity import ENGINE_HEADER, engine_session
 from gateway.protocol.splice import added, spliced
+from gateway.proxy.admission import Admission
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.guardrails.guard import Guard
 from gateway.proxy.incoming import Incoming
+from gateway.tenancy.teams.caller import Caller
 from routing.request import Request
 
 
@@ -40,6 +47,27 @@ def call_of(  # noqa: PLR0917  # in the order in which they are known
         model=body.model,
         guardrail=None if guard is None else guard.native,
     )
+
+
+async def begun(  # noqa: PLR0917  # in the order in which they are known
+    delivery: Delivery,
+    exchange: Exchange,
+    incoming: Incoming,
+    caller: Caller | None,
+    admission: Admission,
+    receiving: Coroutine[Any, Any, bytes],
+) -> bytes:
+    """Return the result of *receiving*, the body of the request. Before that, let *delivery* send the request to the
+    worker of its session if the headers decide.
+    """
+    call = Call(b"POST", incoming.target, incoming.upstream_headers(exchange.request_id, JSON), b"", False, "")
+    team = "" if caller is None else caller.team.name
+    try:
+        await delivery.begin(call, incoming.text_of, team, partial(admission.check_model, caller))
+    except BaseException:
+        receiving.close()  # nothing will await it
+        raise
+    return await receiving
 
 
 def prioritized(call: Call, endpoint: Endpoint, model: Model, body: Body, request: Request) -> Call:

@@ -44,6 +44,13 @@ class PickerSettings(Group):
         description="maximum number of further workers that Envoy gets for its retries, in the order of the routing "
         "strategy",
     )
+    session_header_decides: bool = Field(
+        default=False,
+        description="answer Envoy as soon as it has sent the headers of a request if a session header alone decides: "
+        "the model has the strategy session and the name that its workers use, and is the only one or named in the "
+        "header x-gateway-model-name. The body then reaches the worker while it arrives. Only for the body mode "
+        "FULL_DUPLEX_STREAMED.",
+    )
     conformance: bool = Field(
         default=False,
         description="let callers choose workers with the header test-epp-endpoint-selection, and name the worker in "

@@ -82,8 +82,9 @@ class Rig:
         return await self.http.post("/v1/chat/completions", json=body, headers=dict(headers or {}))
 
     async def served(self) -> dict[str, int]:
-        """Return the number of requests that each worker has answered, by its address."""
-        return {worker: len(await requests_of(worker)) for worker in self.workers}
+        """Return the number of requests whose whole body each worker has read, by the worker's address."""
+        read = {worker: [each["prompt_tokens"] for each in await requests_of(worker)] for worker in self.workers}
+        return {worker: sum(tokens is not None for tokens in each) for worker, each in read.items()}
 
     async def holders(self, text: str) -> list[str]:
         """Return the workers that got a request whose body contains *text*."""
@@ -119,6 +120,7 @@ async def picker(
     listen: str = "127.0.0.1:0",
     conformance: bool = False,
     max_buffered_bytes: int = BUFFER_BYTES,
+    session_header_decides: bool = False,
     **groups: Any,
 ) -> AsyncIterator[PickerProcess]:
     """Run `warmgate picker` before *workers*. *groups* are settings beside the models."""
@@ -130,6 +132,7 @@ async def picker(
             "listen": listen,
             "conformance": conformance,
             "max_buffered_bytes": max_buffered_bytes,
+            "session_header_decides": session_header_decides,
         },
         # Workers share one loop with the test, and may be late; they are not down for that.
         "health": {"interval_s": 0.2, "timeout_s": 20, "metrics_interval_s": 0.5},

@@ -157,5 +157,6 @@ def picker_rules(settings: Settings) -> PickerRules:
         max_body_bytes=server.max_body_bytes,
         max_buffered_bytes=picker.max_buffered_bytes,
         max_fallbacks=picker.max_fallbacks,
+        session_header_decides=picker.session_header_decides,
         is_conformance_test=picker.conformance,
     )

@@ -142,6 +142,34 @@ class Envoy:
             self.body, ended = await self._streamed("request_body", until_trailers=trailers)
             assert ended is not trailers
 
+    async def send_piece(self, piece: bytes, *, ended: bool = False) -> None:
+        """Send a part of the body."""
+        await self._write(request_body=wire.HttpBody(body=piece, end_of_stream=ended))
+
+    async def read_begun(self) -> None:
+        """Read the picker's messages about the headers, before the body is complete."""
+        await self.read_pick(has_body=False)
+
+    async def read_piece(self) -> bytes:
+        """Read a part of the body for the worker, which is not the last one."""
+        streamed = (await self._read()).request_body.response.body_mutation.streamed_response
+        assert not streamed.end_of_stream
+        piece: bytes = streamed.body
+        return piece
+
+    async def read_rest(self) -> bytes | None:
+        """Return the rest of the body for the worker, or None if the picker has answered."""
+        message = await self._read()
+        if message.HasField("immediate_response"):
+            self._note_immediate(message)
+            return None
+        streamed = message.request_body.response.body_mutation.streamed_response
+        if streamed.end_of_stream:
+            rest: bytes = streamed.body
+            return rest
+        begin: bytes = streamed.body
+        return begin + (await self._streamed("request_body", until_trailers=False))[0]
+
     async def answered(
         self,
         status: int,

@@ -1,6 +1,6 @@
 """Envoy changes only the headers that differ."""
 
-from gateway.picker.heads import HeaderChanges, answer_changes, request_changes
+from gateway.picker.heads import HeaderChanges, answer_changes, request_changes, without_length
 
 
 def test_a_worker_gets_the_headers_of_the_call() -> None:
@@ -22,6 +22,15 @@ def test_a_worker_gets_the_headers_of_the_call() -> None:
     ) == request_changes(received, wanted, path=b"/base/v1/x", length=5)
     assert HeaderChanges([], []) == request_changes([(b"content-length", b"3")], [], path=None, length=3)
     assert HeaderChanges([], []) == request_changes([(b"content-length", b"3")], [], path=None, length=None)
+
+
+def test_a_body_of_unknown_length_has_no_length() -> None:
+    changes = HeaderChanges([(b"x", b"1")], [b"cookie"])
+
+    assert changes == without_length([(b"x-kept", b"1")], changes)
+    assert HeaderChanges(changes.set, [b"cookie", b"content-length"]) == without_length(
+        [(b"content-length", b"3")], changes
+    )
 
 
 def test_a_repeated_header_is_replaced_as_a_whole() -> None:

@@ -56,9 +56,19 @@ def test_the_picker_has_the_limits_of_the_server() -> None:
     data = {
         "models": [{"name": "tiny", "workers": [{"url": "http://a"}]}],
         "server": {"shutdown_grace_s": 7, "max_body_bytes": 1000},
-        "picker": {"listen": "0.0.0.0:9002", "max_fallbacks": 1, "conformance": True},
+        "picker": {
+            "listen": "0.0.0.0:9002",
+            "max_fallbacks": 1,
+            "session_header_decides": True,
+            "conformance": True,
+        },
     }
 
     assert picker_rules(build(data, {})) == PickerRules(
-        listen="0.0.0.0:9002", grace_s=7.0, max_body_bytes=1000, max_fallbacks=1, is_conformance_test=True
+        listen="0.0.0.0:9002",
+        grace_s=7.0,
+        max_body_bytes=1000,
+        max_fallbacks=1,
+        session_header_decides=True,
+        is_conformance_test=True,
     )

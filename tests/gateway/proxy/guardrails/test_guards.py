@@ -27,6 +27,10 @@ class NoWire:
 
     async def forward(self, call: Call, destination: str) -> None: ...
 
+    async def begin_to(self, call: Call, destination: str) -> None: ...
+
+    async def complete(self, call: Call) -> None: ...
+
     async def reply(self) -> tuple[EnvoyReply, str | None]:
         raise AssertionError
 

@@ -22,9 +22,13 @@ class Sends:
     """Delivery that sends the request itself, and remembers the prefill worker."""
 
     shows_answers = True
+    may_begin = False
 
     def __init__(self) -> None:
         self.prefills: list[str] = []
+
+    async def begin(self, *_: object) -> None:
+        pass
 
     def allowed(self, _: Mapping[WorkerId, WorkerBackend]) -> frozenset[WorkerId] | None:
         return None
