@@ -10,6 +10,7 @@ from tests.deploy.chart import Manifest, Release, install, values_of
 from tests.deploy.test_examples import EXAMPLES, TEAM
 
 FOLDER = EXAMPLES / "endpoint-picker"
+MANIFESTS = ("envoy-gateway.yaml", "istio.yaml", "kgateway.yaml")
 DESTINATION = "x-gateway-destination-endpoint"
 
 
@@ -35,9 +36,7 @@ def test_kubernetes_takes_the_manifests(release: Release) -> None:
 
 
 def test_all_objects_are_in_the_namespace_of_the_picker() -> None:
-    assert {"llm"} == {
-        each["metadata"]["namespace"] for name in ("envoy-gateway.yaml", "istio.yaml") for each in manifests(name)
-    }
+    assert {"llm"} == {each["metadata"]["namespace"] for name in MANIFESTS for each in manifests(name)}
 
 
 def test_envoy_gateway_asks_the_service_of_the_chart(release: Release) -> None:
@@ -69,6 +68,14 @@ def test_policies_belong_to_the_route() -> None:
 
     for kind in ("EnvoyExtensionPolicy", "BackendTrafficPolicy"):
         assert [("HTTPRoute", route)] == [(each["kind"], each["name"]) for each in one(kind)["spec"]["targetRefs"]]
+
+
+@pytest.mark.parametrize(("name", "kind"), [("istio.yaml", "istio"), ("kgateway.yaml", "kgateway")])
+def test_the_route_of_the_values_belongs_to_the_gateway(name: str, kind: str) -> None:
+    gateway = one("Gateway", name)
+    (parent,) = values_of(FOLDER / "values.yaml")["httpRoute"]["parentRefs"]
+
+    assert (parent["name"], kind) == (gateway["metadata"]["name"], gateway["spec"]["gatewayClassName"])
 
 
 def test_istio_calls_the_service_of_the_chart_without_tls() -> None:
