@@ -4,6 +4,7 @@ The conformance tests of the Gateway API Inference Extension need a cluster. The
 real Envoy: 1, 2 and 3 endpoints, data-parallel ports, subsets, and the endpoint that has answered.
 """
 
+from collections import Counter
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -15,7 +16,7 @@ from simulator.options import SimulatorOptions
 from simulator.server import serving
 from tests.kubernetes_api import a_pod, a_pool, kubernetes_api
 from tests.picker.configuration import BodyMode, Pool
-from tests.picker.rig import Rig, before, picker, rig, simulated
+from tests.picker.rig import Rig, before, picker, requests_of, rig, simulated
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -109,3 +110,21 @@ async def test_each_port_of_a_pod_in_a_pool_is_an_endpoint(tmp_path: Path) -> No
             assert {endpoint} == await served(there, {SELECTION: endpoint}, count=3)
         subset = {endpoints[0], endpoints[4]}
         assert await served(there, {"x-test-subset": ",".join(sorted(subset))}) <= subset
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_ranks_at_one_address_are_named_by_a_header(mode: BodyMode, tmp_path: Path) -> None:
+    """Envoy sends the requests of all ranks to one endpoint. The picker sets the rank, and callers cannot."""
+    async with AsyncExitStack() as exits:
+        [worker] = await exits.enter_async_context(simulated(1, ranks=3))
+        model = {"strategy": "round_robin", "workers": [{"id": "gpu", "url": f"http://{worker}", "ranks": 3}]}
+        one = await exits.enter_async_context(picker(tmp_path, [], model=model))
+        await one.until_up(3)
+        there = await exits.enter_async_context(before([Pool(one.address, [worker], body_mode=mode)], [one], [worker]))
+        answers = [await there.chat(f"request {number}", headers={"x-data-parallel-rank": "9"}) for number in range(6)]
+        headers = [each["headers"] for each in await requests_of(worker)]
+
+    named = [answer.headers["x-warmgate-worker"] for answer in answers]
+    assert {"gpu#0": 2, "gpu#1": 2, "gpu#2": 2} == Counter(named)
+    ranks = [[value for name, value in each if name == "x-data-parallel-rank"] for each in headers]
+    assert [[name[-1]] for name in named] == ranks

@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import signal
 import socket
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -89,3 +91,24 @@ def port_for_long() -> int:
             probe.bind(("127.0.0.1", port))
             return port
     raise AssertionError("no port is free")
+
+
+@pytest.mark.parametrize(
+    ("mode", "limits"),
+    [
+        ("BUFFERED", {"message_timeout": "1s"}),
+        ("FULL_DUPLEX_STREAMED", {"idle_timeout": "1s", "message_timeout": "1s"}),
+    ],
+)
+async def test_a_picker_that_hangs_is_status_504(tmp_path: Path, mode: BodyMode, limits: dict[str, Any]) -> None:
+    """Each mode has a time limit of Envoy that applies."""
+    async with simulated(1) as workers, picker(tmp_path, workers) as one:
+        pool = Pool(one.address, workers, body_mode=mode, **limits)
+        async with before([pool], [one], workers) as there:
+            one.process.send_signal(signal.SIGSTOP)
+            try:
+                answer = await there.chat()
+            finally:
+                one.process.send_signal(signal.SIGCONT)
+
+    assert 504 == answer.status_code
