@@ -72,6 +72,8 @@ FORBIDDEN: Mapping[str, str] = MappingProxyType(
         "model_not_allowed": "The key or its team is not allowed to use the model. Ask the administrator, or use "
         "another model.",
         "batch_needs_key": "Create the batch with an API key of the team instead of a token.",
+        "beyond_team": "An owner of a team can give a key no more than the team has. Change the field in `param`, or "
+        "ask an owner of all teams.",
         "no_team": (
             "No rule gives the token a team. The operator has to change `identity.issuers[].rules`, or to add the team."
         ),

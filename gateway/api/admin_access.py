@@ -5,7 +5,8 @@ Rules:
 1. The key is checked before the query, the body and the existence of the requested object.
 2. Local callers need a key too, because requests through a proxy on the same machine also appear to be local.
 3. A role has all permissions of the roles before it in `ROLES`.
-4. A key with a team can use only the routes in `TEAM_PATHS`, which limit themselves to the team.
+4. A key with a team can use only the routes in `TEAM_PATHS`, which limit themselves to the team. It is allowed to read
+   there, whatever its role is. An owner of a team is also allowed to create, rotate and delete API keys of the team.
 """
 
 import hashlib
@@ -32,11 +33,16 @@ class AdminKey:
     role: Role
     secret: str = field(repr=False)
     team: str | None = None
-    """Team whose data the key can read, or None if the key is not limited to a team. Such a key is a viewer."""
+    """Team to which the key is limited, or None. Such a key is a viewer, or an owner, who manages the team's keys."""
 
     def may(self, role: Role) -> bool:
-        """Return whether the admin key has the permissions of *role*."""
-        return ROLES.index(self.role) >= ROLES.index(role)
+        """Return whether the admin key has the permissions of *role* for all teams. With a team, it can only read."""
+        own: Role = self.role if self.team is None else "viewer"
+        return ROLES.index(own) >= ROLES.index(role)
+
+    def may_manage_keys(self, team: str) -> bool:
+        """Return whether the admin key is allowed to create, rotate and delete API keys of *team*."""
+        return self.role == "owner" and self.sees(team)
 
     def require(self, role: Role, what: str = "This") -> None:
         """Raise an error unless the admin key has the permissions of *role*.
@@ -45,6 +51,9 @@ class AdminKey:
             Forbidden: if the key lacks the role. The message says which role *what* needs.
         """
         if not self.may(role):
+            if self.team is not None and self.role == "owner":
+                text = f"{what} is not allowed: the admin key {self.id!r} only manages the API keys of {self.team!r}"
+                raise Forbidden(text, code="limited_to_team")
             raise Forbidden(
                 f"{what} needs the role {role!r}; the admin key {self.id!r} has the role {self.role!r}",
                 code="role_not_sufficient",
@@ -78,6 +87,10 @@ TEAM_PATHS: Final = frozenset(
 
 All other routes reject such keys, so that a new route shows them nothing by mistake.
 """
+
+
+OWNER_PATHS: Final = frozenset({"/admin/v1/keys/{key_id}/rotate"})
+"""Further paths that an owner of a team can use."""
 
 
 class AdminAccess:
@@ -122,7 +135,8 @@ def who(request: Request) -> AdminKey:
         if refused is not None:
             refused.count_request(request, "wrong key" if authorization or api_key else "no key")
         raise
-    if key.team is not None and getattr(request.scope.get("route"), "path", None) not in TEAM_PATHS:
+    path = getattr(request.scope.get("route"), "path", None)
+    if key.team is not None and path not in (TEAM_PATHS | OWNER_PATHS if key.role == "owner" else TEAM_PATHS):
         text = f"The admin key {key.id!r} is limited to the team {key.team!r}, so it cannot use this route"
         raise Forbidden(text, code="limited_to_team")
     return key
@@ -138,6 +152,13 @@ def needs(role: Role) -> Callable[[Request], None]:
         who(request).require(role)
 
     return check
+
+
+def manages_keys(request: Request) -> None:
+    """FastAPI dependency that requires an owner, of all teams or of one. The route checks the team."""
+    key = who(request)
+    if key.team is None or key.role != "owner":
+        key.require("owner")
 
 
 def _bearer(authorization: str | None) -> str:

@@ -68,5 +68,5 @@ def console_of(
     )
 
 
-def _rank(key: AdminKey) -> int:
-    return ROLES.index(key.role)
+def _rank(key: AdminKey) -> tuple[bool, int]:
+    return key.team is None, ROLES.index(key.role)

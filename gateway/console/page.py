@@ -101,6 +101,8 @@ class Action:
     role: Role
     """Role that the action needs. The admin API checks it again."""
     act: Callable[[View, Form], Awaitable[Done | Shown | Sent]]
+    for_team_owner: bool = False
+    """Whether people who manage the keys of one team can use the action. The admin API checks the team."""
     back: str
     """Path of the page that shows the error message if the action fails."""
     max_upload_bytes: int = 0

@@ -88,7 +88,8 @@ class Site:
             session = self.session_of(request)
             if session is None:
                 return answers.redirect(LOGIN)
-            if not session.key.may(action.role):
+            is_team_owner = session.key.team is not None and session.key.role == "owner"
+            if not (session.key.may(action.role) or (action.for_team_owner and is_team_owner)):
                 raise RequestRefused(403, f"This action needs the role {action.role}.")
             form = await form_of(request, max_upload_bytes=action.max_upload_bytes)
             check_csrf(form.get("csrf", ""), session)

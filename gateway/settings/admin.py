@@ -20,8 +20,9 @@ class AdminKeySettings(Group):
     )
     team: EntityName | None = Field(
         default=None,
-        description="team whose keys, usage, requests and batches the admin key can read, for the role viewer only. "
-        "Null means that the key is not limited to a team.",
+        description="team whose keys, usage, requests and batches the admin key can read. With the role owner, the "
+        "admin key can also create, rotate and delete keys of the team, within the limits of the team, and nothing "
+        "else. The role operator cannot have a team. Null means that the admin key is not limited to a team.",
     )
     secret: Secret | None = Field(default=None, description="secret that callers of the admin API send")
     secret_env: VariableName | None = Field(
@@ -33,8 +34,8 @@ class AdminKeySettings(Group):
         found = []
         if self.secret is None and self.secret_env is None:
             found.append(Contradiction(("secret",), "is required. Set secret or secret_env"))
-        if self.team is not None and self.role != "viewer":
-            text = f"needs the role 'viewer', but the role is {self.role!r}. Change the role, or remove team"
+        if self.team is not None and self.role == "operator":
+            text = "needs the role viewer or owner, but the role is 'operator'. Change the role, or remove team"
             found.append(Contradiction(("team",), text))
         return unless_contradictory(self, found)
 

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
 from pydantic import Field
 
-from gateway.api.admin_access import AdminKey, Who, needs
+from gateway.api.admin_access import AdminKey, Who, manages_keys, needs
 from gateway.api.admin_v1.bodies import OPERATOR_FIELDS, KeyBody, KeyState, RotationBody
 from gateway.api.admin_v1.claims import HEADER, IdempotencyKey, claim_of
 from gateway.api.admin_v1.entities import Overtaken, retried, unknown_key, unknown_team
@@ -18,8 +18,9 @@ from gateway.api.admin_v1.paging import Listed, PageQuery, listing, page_of
 from gateway.api.admin_v1.parts import Parts, PartsOfApp
 from gateway.api.admin_v1.repetition import REPLAYED, kept_claim, made_once, new_seed, repeatable_secret
 from gateway.api.admin_v1.response_models import Json, KeyResponse, NewKeyResponse, key_of, key_response, key_state
-from gateway.protocol.errors import Conflict, InvalidField
+from gateway.protocol.errors import Conflict, Forbidden, InvalidField
 from gateway.tenancy.ledger.audit import Action
+from gateway.tenancy.teams.delegation import field_beyond_team
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.rotation import rotated
 from gateway.tenancy.teams.secret import new_secret
@@ -27,6 +28,9 @@ from gateway.tenancy.teams.team_store import DeleteKey, PutKey
 
 ID_BYTES = 6
 """Number of random bytes in a generated key ID. If the ID already exists, the request gets status 409."""
+
+MAX_DELEGATED_KEYS = 1000
+"""Number of keys of a team at which owners of the team can create no more keys."""
 
 NO_STORE = {"cache-control": "no-store"}
 """Headers of responses that contain a secret, which must not be cached."""
@@ -66,7 +70,7 @@ async def read_key(key_id: str, who: Who, parts: PartsOfApp) -> Response:
     status_code=201,
     response_model=NewKeyResponse,
     openapi_extra=takes(KeyBody),
-    dependencies=[Depends(needs("owner"))],
+    dependencies=[Depends(manages_keys)],
 )
 async def make_key(
     who: Who,
@@ -74,6 +78,7 @@ async def make_key(
     wanted: Annotated[KeyBody, Depends(body(KeyBody))],
     idempotency_key: IdempotencyKey = None,
 ) -> Response:
+    await _check_delegated(parts, who, wanted)
     now = parts.wall_clock()
     if wanted.expires_at is not None and wanted.expires_at.timestamp() <= now:
         raise InvalidField("'expires_at' must be in the future.", param="expires_at")
@@ -145,7 +150,7 @@ async def change_key(
     "another request has rotated the key.",
     response_model=NewKeyResponse,
     openapi_extra=takes(RotationBody, required=False),
-    dependencies=[Depends(needs("owner"))],
+    dependencies=[Depends(manages_keys)],
 )
 async def rotate_key(
     key_id: str,
@@ -157,12 +162,12 @@ async def rotate_key(
     if_match: IfMatch = None,
 ) -> Response:
     digester = await parts.digester()
-    first = await parts.entities.key(key_id, to_change=True)
+    first = await _managed(parts, who, key_id)
     secret, began = await _secret_to_come(parts, who, first, how, idempotency_key)
     digest = digester.digest(secret)
 
     async def rotate() -> tuple[Key, bool]:
-        former = await parts.entities.key(key_id, to_change=True)
+        former = await _managed(parts, who, key_id)
         if former.digest == digest:
             return former, True
         check_match(if_match, former)
@@ -180,17 +185,55 @@ async def rotate_key(
     "/{key_id}",
     summary="Delete a key; all gateways reject it within a second",
     status_code=204,
-    dependencies=[Depends(needs("owner"))],
+    dependencies=[Depends(manages_keys)],
 )
 async def delete_key(key_id: str, who: Who, parts: PartsOfApp, if_match: IfMatch = None) -> Response:
     async def delete() -> None:
-        key = await parts.entities.key(key_id, to_change=True)
+        key = await _managed(parts, who, key_id)
         check_match(if_match, key)
         entry = parts.audit(who, "delete", "key", key_id, team=key.team, before=_shown(parts, key))
         await parts.entities.write(DeleteKey(key_id, former=None if if_match is None else key), entry)
 
     await (delete() if if_match is None else retried(delete))
     return Response(status_code=204)
+
+
+async def _managed(parts: Parts, who: AdminKey, key_id: str) -> Key:
+    """Return the key *key_id*, which is to be changed. Keys of other teams do not exist for an owner of a team.
+
+    Raises:
+        UnknownEntity, Conflict, StoreUnavailable: under the conditions of `Entities.key`.
+    """
+    if not who.sees((await parts.entities.key(key_id)).team):
+        raise unknown_key(key_id)
+    return await parts.entities.key(key_id, to_change=True)
+
+
+async def _check_delegated(parts: Parts, who: AdminKey, wanted: KeyBody) -> None:
+    """Check that an owner of a team grants a new key no more than the team has.
+
+    Ids are generated, so that an owner of a team cannot find out or occupy the ids of other teams.
+
+    Raises:
+        Forbidden: if the key belongs to another team, or would have more than the team.
+        InvalidField: if the request names an id.
+        UnknownEntity, StoreUnavailable: under the conditions of `Entities.team`.
+    """
+    if who.team is None:
+        return
+    who.team_within(wanted.team)
+    if wanted.id is not None:
+        raise InvalidField("'id' must be null: an owner of a team gets generated ids.", param="id")
+    team = await parts.entities.team(wanted.team)
+    key = key_of(Key(id="", team=team.name, digest=""), wanted)
+    field = field_beyond_team(key, team)
+    if field is not None:
+        text = f"{field!r} would give the key more than its team {team.name!r} has"
+        raise Forbidden(text, code="beyond_team", param=field)
+    keys = sum(each.team == team.name for each in parts.entities.directory.keys.values())
+    if keys >= MAX_DELEGATED_KEYS:
+        text = f"The team {team.name!r} has {keys} keys, and its owners can create at most {MAX_DELEGATED_KEYS}"
+        raise Forbidden(text, code="beyond_team", param="team")
 
 
 async def _secret_to_come(

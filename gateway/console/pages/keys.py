@@ -23,7 +23,7 @@ async def load(view: View) -> Context:
         "limits": LIMITS,
         "usage": usage,
         "may_change": view.session.key.may("operator") and not key["declared"],
-        "may_rotate": view.session.key.may("owner") and not key["declared"],
+        "may_rotate": view.session.key.may_manage_keys(key["team"]) and not key["declared"],
     }
 
 
@@ -87,9 +87,9 @@ PAGES: Final = (
     Page(path=f"{PATH}/{{id}}", title="Key", template="key.html", load=load, section=TEAMS, for_one_team=True),
 )
 ACTIONS: Final = (
-    Action(path="/console/do/create-key", role="owner", act=create, back=TEAMS),
-    Action(path="/console/do/rotate-key", role="owner", act=rotate, back=TEAMS),
+    Action(path="/console/do/create-key", role="owner", for_team_owner=True, act=create, back=TEAMS),
+    Action(path="/console/do/rotate-key", role="owner", for_team_owner=True, act=rotate, back=TEAMS),
     Action(path="/console/do/limit-key", role="operator", act=change, back=TEAMS),
     Action(path="/console/do/block-key", role="operator", act=block, back=TEAMS),
-    Action(path="/console/do/delete-key", role="owner", act=delete, back=TEAMS),
+    Action(path="/console/do/delete-key", role="owner", for_team_owner=True, act=delete, back=TEAMS),
 )

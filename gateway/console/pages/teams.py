@@ -56,7 +56,7 @@ async def load(view: View) -> Context:
         "levels": await _levels(view, name),
         "savings": savings,
         "saved": None if savings is None else next((each for each in savings["teams"] if each["team"] == name), None),
-        "may_create": view.session.key.may("owner"),
+        "may_create": view.session.key.may_manage_keys(name),
         "may_change": view.session.key.may("operator") and not team["declared"],
     }
 

@@ -20,7 +20,12 @@ async def test_there_is_no_console_unless_it_is_enabled() -> None:
 
 
 async def test_the_link_logs_in_with_the_highest_role() -> None:
-    keys = (AdminKey("vi", "viewer", "a"), AdminKey("boss", "owner", "b"), AdminKey("op", "operator", "c"))
+    keys = (
+        AdminKey("of-blue", "owner", "d", "blue"),
+        AdminKey("vi", "viewer", "a"),
+        AdminKey("boss", "owner", "b"),
+        AdminKey("op", "operator", "c"),
+    )
     async with administration(keys=keys) as admin:
         app = console_of(
             RULES,

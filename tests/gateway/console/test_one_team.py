@@ -1,10 +1,12 @@
 """Facts about people whose admin key is limited to one team."""
 
+import re
+
 import pytest
 
 from gateway.console.all_pages import PAGES
 from tests.gateway.api.admin_v1.administration import KEYS
-from tests.gateway.api.admin_v1.test_one_team import LIMITED
+from tests.gateway.api.admin_v1.test_one_team import LIMITED, TEAM_OWNER
 from tests.gateway.console.consoled import consoled
 
 
@@ -47,3 +49,32 @@ async def test_another_team_is_hidden() -> None:
 
     assert [403, 404, 403, 200] == statuses
     assert ("/console/teams/blue" in teams, "green" in teams) == (True, False)
+
+
+async def test_an_owner_of_a_team_manages_its_keys_and_nothing_else() -> None:
+    async with consoled(keys=(*KEYS, TEAM_OWNER)) as site:
+        for team in ("blue", "green"):
+            await site.administration.make("teams", name=team)
+        await site.administration.make("keys", team="green", id="green-1")
+        browser = await site.logged_in("bo")
+        page = (await browser.get("/console/teams/blue")).text
+        csrf = re.search(r'name="csrf" value="([^"]+)"', page)
+        assert csrf is not None
+
+        async def submitted(action: str, **fields: str) -> int:
+            return (await browser.post(f"/console/do/{action}", None, csrf=csrf[1], **fields)).status_code
+
+        created = await submitted("create-key", team="blue", once="0123456789abcdef")
+        (key,) = (await site.administration.get("/keys?team=blue"))["data"]
+        key_page = (await browser.get(f"/console/keys/{key['id']}")).text
+        refused = [
+            await submitted("create-team", name="red"),
+            await submitted("limit-team", name="blue"),
+            await submitted("block-key", id=key["id"], blocked="true"),
+        ]
+        deleted = [await submitted("delete-key", id=each) for each in (key["id"], "green-1")]
+
+        assert ["green-1"] == [each["id"] for each in (await site.administration.get("/keys"))["data"]]
+    assert ("owner of blue" in page, "/console/do/create-key" in page, 'name="id"' in page) == (True, True, False)
+    assert ("/console/do/limit-team" in page, "/console/do/rotate-key" in key_page) == (False, True)
+    assert (200, [403, 403, 403], [303, 303]) == (created, refused, deleted)

@@ -22,7 +22,8 @@ from tests.gateway.settings.examples import SMALLEST, sentences
         ),
         (
             "admin: {keys: [{role: operator, team: blue, secret: x}]}",
-            "admin.keys[0].team needs the role 'viewer', but the role is 'operator'. Change the role, or remove team.",
+            "admin.keys[0].team needs the role viewer or owner, but the role is 'operator'. "
+            "Change the role, or remove team.",
         ),
     ],
 )
