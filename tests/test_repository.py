@@ -30,6 +30,7 @@ WITHOUT_TEST = {
     "gateway/app/identity.py": "composition; tests/e2e/test_identity_tokens.py",
     "gateway/app/identity_rules.py": "data only",
     "gateway/tenancy/identity/issuer.py": "data only",
+    "gateway/tenancy/identity/admin_person.py": "data, and a Protocol; the tests of admin_tokens.py",
     "cache_index/counts.py": "data only",
     "cache_index/event.py": "data only",
     "cache_index/index.py": "a Protocol; tests/cache_index/test_radix.py holds its implementation to it",

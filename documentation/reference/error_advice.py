@@ -74,6 +74,10 @@ FORBIDDEN: Mapping[str, str] = MappingProxyType(
         "batch_needs_key": "Create the batch with an API key of the team instead of a token.",
         "beyond_team": "An owner of a team can give a key no more than the team has. Change the field in `param`, or "
         "ask an owner of all teams.",
+        "no_role": (
+            "No rule gives the token a role in the admin API. Send an admin key, or ask for a change of "
+            "`identity.issuers[].admin_roles`."
+        ),
         "no_team": (
             "No rule gives the token a team. The operator has to change `identity.issuers[].rules`, or to add the team."
         ),

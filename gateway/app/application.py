@@ -509,7 +509,7 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
         stream_state=stream_state,
         discovery_status=parts.followed.discoveries.discovery_status,
         replicas=parts.replicas.report,
-        admin_access=AdminAccess(admin_keys(settings.admin)),
+        admin_access=AdminAccess(admin_keys(settings.admin), tenancy.admin_tokens),
         access=tenancy.access,
         lifespan=lifespan,
     )
@@ -544,6 +544,7 @@ def _admin(settings: Settings, parts: _Parts) -> FastAPI:
     reload = None if followed.reloader is None else followed.reloader.reload
     return admin_api(
         admin_keys(settings.admin),
+        admin_tokens=tenancy.admin_tokens,
         store=tenancy.stores.teams,
         directory=tenancy.directory,
         digester=tenancy.digester,

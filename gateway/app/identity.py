@@ -5,6 +5,7 @@ from typing import Any
 
 from gateway.app.identity_rules import IdentityRules
 from gateway.app.key_sets import KeySetReader
+from gateway.tenancy.identity.admin_tokens import AdminTokens
 from gateway.tenancy.identity.issued_tokens import IssuedTokens
 from gateway.tenancy.identity.provisioned import ProvisionedPeople
 from gateway.tenancy.identity.signing_keys import SigningKeys
@@ -40,8 +41,13 @@ class TokenAccess:
             issuer.name: issuer.provisioning.attribute for issuer, _ in rules.issuers if issuer.provisioning is not None
         }
         provisioned = ProvisionedPeople(directory, attributes)
+        verifier = TokenVerifier(issuers, wall_clock=wall_clock, provisioned=provisioned)
+        self.admin: AdminTokens | None = None
+        """Check of tokens with a role in the administration, or None if no issuer gives roles."""
+        if any(issuer.admin_roles for issuer, _ in issuers):
+            self.admin = AdminTokens(verifier, directory, wall_clock=wall_clock, provisioned=provisioned)
         self.tokens = IssuedTokens(
-            TokenVerifier(issuers, wall_clock=wall_clock, provisioned=provisioned),
+            verifier,
             directory,
             wall_clock=wall_clock,
             max_created_teams=rules.max_teams,

@@ -17,6 +17,7 @@ from gateway.protocol.session_identity import scoped_session
 from gateway.proxy.admission import Admission
 from gateway.storage.file_lock import FileLock, FileTaken
 from gateway.storage.sqlite_file import MEMORY
+from gateway.tenancy.identity.admin_person import AdminTokenCheck
 from gateway.tenancy.ledger.recorder import Recorder
 from gateway.tenancy.ledger.retention import Retention
 from gateway.tenancy.quota.budgets import Budgets
@@ -117,6 +118,8 @@ class Tenancy:
             self.stores.teams, self.directory, identify=self._find_pepper, on_unfit=self.stores.doubt
         )
         self._token_access = _token_access(rules.identity, self.stores.teams, self.directory, wall_clock)
+        self.admin_tokens: AdminTokenCheck | None = None if self._token_access is None else self._token_access.admin
+        """Check of tokens with a role in the administration, or None if no issuer gives roles."""
         self.access = self._make_access(wall_clock)
         self._begin_counting(wall_clock)
         self.admission = Admission(

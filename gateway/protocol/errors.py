@@ -145,6 +145,7 @@ class InvalidKey(ClientError):
 
     def __init__(self, reason: str) -> None:
         super().__init__(f"Incorrect API key provided. {reason}.")
+        self.cause = reason
 
 
 class Forbidden(ClientError):

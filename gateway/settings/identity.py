@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
 
-from gateway.protocol.contradictions import Contradiction
+from gateway.protocol.contradictions import Contradiction, repeated
 from gateway.protocol.field_names import Place
 from gateway.protocol.field_types import EntityName, Group, PriorityName, Url, is_entity_name, rule
 from gateway.protocol.worker_address import is_http_address, is_printable_ascii
@@ -131,6 +131,19 @@ class TeamRuleSettings(Group):
     )
 
 
+class RoleRuleSettings(Group):
+    claim: Claim = Field(default="groups", description="claim to compare, as in rules[].claim")
+    value: ClaimPattern = Field(description="value of the claim, as in rules[].value")
+    role: Literal["viewer", "operator", "owner"] = Field(
+        description="role of matching tokens in the admin API and in the console, as admin.keys[].role"
+    )
+    team: TeamText | None = Field(
+        default=None,
+        description="team to which the role viewer or owner is limited, as admin.keys[].team. {value} and {rest} have "
+        "the same meaning as in rules[].team. Null means that the role is not limited to a team.",
+    )
+
+
 class ScimSettings(Group):
     """Provisioning of people and groups by an identity provider."""
 
@@ -158,6 +171,18 @@ class ScimSettings(Group):
         if self.secret is not None and len(self.secret.get_secret_value()) < LEAST_SCIM_SECRET:
             found.append(Contradiction(("secret",), f"is shorter than {LEAST_SCIM_SECRET} characters"))
         return unless_contradictory(self, found)
+
+
+def _faults_of_roles(rules: Sequence[RoleRuleSettings]) -> list[Contradiction]:
+    found = []
+    for i, each in enumerate(rules):
+        place: Place = ("admin_roles", i, "team")
+        if each.team is not None and each.role == "operator":
+            text = "needs the role viewer or owner, but the role is 'operator'. Change the role, or remove team"
+            found.append(Contradiction(place, text))
+        if each.team is not None and "{rest}" in each.team and not each.value.endswith("*"):
+            found.append(Contradiction(place, "contains {rest}, but value has no * at its end"))
+    return found
 
 
 class IssuerSettings(Group):
@@ -204,7 +229,12 @@ class IssuerSettings(Group):
     rules: Annotated[tuple[TeamRuleSettings, ...], Field(strict=False, min_length=1)] = Field(
         description="rules that find the team of a token. The first matching rule applies."
     )
-
+    admin_roles: Annotated[tuple[RoleRuleSettings, ...], Field(strict=False)] = Field(
+        default=(),
+        description="rules that give tokens a role in the admin API and in the console. The first matching rule "
+        "applies, and a token that no rule matches has no role. Needs at least one admin key in admin.keys, which "
+        "works while the issuer is unavailable.",
+    )
     scim: ScimSettings | None = Field(
         default=None,
         description="provisioning of users and groups by the identity provider under /scim/v2 (SCIM 2.0). Rules can "
@@ -222,6 +252,7 @@ class IssuerSettings(Group):
             for i, each in enumerate(self.rules)
             if "{rest}" in each.team and not each.value.endswith("*")
         )
+        found.extend(_faults_of_roles(self.admin_roles))
         return unless_contradictory(self, found)
 
 
@@ -234,7 +265,20 @@ class IdentitySettings(Group):
     )
 
 
-def repeated_scim_secrets(issuers: Sequence[IssuerSettings]) -> list[Contradiction]:
+def faults_of_issuers(issuers: Sequence[IssuerSettings], *, has_admin_keys: bool) -> list[Contradiction]:
+    """Return the contradictions between several *issuers*, and between an issuer and other settings."""
+    found = repeated([(("identity", "issuers", i, "name"), each.name) for i, each in enumerate(issuers)])
+    found += repeated([(("identity", "issuers", i, "issuer"), each.issuer) for i, each in enumerate(issuers)])
+    found += _repeated_scim_secrets(issuers)
+    text = "need an admin key, which works while the issuer is unavailable. Configure admin.keys"
+    return found + [
+        Contradiction(("identity", "issuers", i, "admin_roles"), text)
+        for i, each in enumerate(issuers)
+        if each.admin_roles and not has_admin_keys
+    ]
+
+
+def _repeated_scim_secrets(issuers: Sequence[IssuerSettings]) -> list[Contradiction]:
     """Return one contradiction for each SCIM token that an earlier issuer has, without the token."""
     known: set[str] = set()
     found: list[Contradiction] = []

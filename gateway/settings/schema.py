@@ -25,7 +25,7 @@ from gateway.settings.fallbacks import (
 )
 from gateway.settings.files import FilesSettings
 from gateway.settings.guardrails import GuardrailSettings, unknown_guardrails
-from gateway.settings.identity import IdentitySettings, repeated_scim_secrets
+from gateway.settings.identity import IdentitySettings, faults_of_issuers
 from gateway.settings.models import ModelSettings
 from gateway.settings.picker import PickerSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
@@ -148,10 +148,7 @@ class Settings(Group):
             ]
         )
         found += repeated([(("admin", "keys", i, "id"), key.id) for i, key in enumerate(self.admin.keys)])
-        issuers = self.identity.issuers
-        found += repeated([(("identity", "issuers", i, "name"), each.name) for i, each in enumerate(issuers)])
-        found += repeated([(("identity", "issuers", i, "issuer"), each.issuer) for i, each in enumerate(issuers)])
-        found += repeated_scim_secrets(issuers)
+        found += faults_of_issuers(self.identity.issuers, has_admin_keys=bool(self.admin.keys))
         found += unknown_guardrails(self.guardrails, self.models, self.teams, region=self.bedrock.region)
         if self.bedrock.region is None:
             found.extend(

@@ -38,6 +38,7 @@ from gateway.api.admin_v1.error_handlers import answer_errors
 from gateway.api.admin_v1.parts import AdminGateway, Parts
 from gateway.api.docs_page import docs_router
 from gateway.api.refused_logins import RefusedLogins
+from gateway.tenancy.identity.admin_person import AdminTokenCheck
 from gateway.tenancy.ledger.usage_store import UsageStore
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.secret import Digester
@@ -51,6 +52,7 @@ PREFIX = "/admin/v1"
 def admin_api(
     admin_keys: Sequence[AdminKey],
     *,
+    admin_tokens: AdminTokenCheck | None = None,
     store: TeamStore,
     directory: Directory,
     digester: Callable[[], Awaitable[Digester]],
@@ -65,10 +67,11 @@ def admin_api(
 ) -> FastAPI:
     """Return the admin application. It has no lifespan, and the caller closes the objects that are passed to it.
 
-    *admin_keys* grant access. *digester* returns the digester for new secrets. *time_zone* determines the days of the
-    ledger. Without *gateway* there are no routes for draining, models and reloading. *refused_logins* counts requests
-    without a valid admin key; they are not counted if it is None. *guardrails* returns the names that teams may use.
-    *known_workers* returns the listed and discovered workers; without it there are no routes for workers.
+    *admin_keys* grant access, and so do tokens that *admin_tokens* accepts. *digester* returns the digester for new
+    secrets. *time_zone* determines the days of the ledger. Without *gateway* there are no routes for draining, models
+    and reloading. *refused_logins* counts requests without a valid admin key; they are not counted if it is None.
+    *guardrails* returns the names that teams may use. *known_workers* returns the listed and discovered workers;
+    without it there are no routes for workers.
     """
     api = FastAPI(
         title="Warmgate administration",
@@ -78,7 +81,7 @@ def admin_api(
         redoc_url=None,
         redirect_slashes=False,
     )
-    api.state.admin_access = AdminAccess(admin_keys)
+    api.state.admin_access = AdminAccess(admin_keys, admin_tokens)
     api.state.refused_logins = refused_logins
     api.state.parts = Parts(
         Entities(store, directory),

@@ -79,7 +79,8 @@ def repeatable_secret(key_id: str, *, seed: str, header: str, admin_secret: str)
 
     The seed is saved for a day, but the secret is not. Deriving the secret also requires *admin_secret*, which callers
     send with every request and no store contains, and the idempotency key *header*, of which stores contain only a
-    digest.
+    digest. For a person, *admin_secret* is the token of the request, so a request that is repeated with another token
+    derives another secret.
     """
     parts = f"warmgate key secret\n{key_id}\n{seed}\n{header}"
     drawn = hmac.digest(admin_secret.encode("utf-8", "surrogateescape"), parts.encode(), hashlib.sha256)

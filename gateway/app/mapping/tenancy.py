@@ -23,6 +23,7 @@ from gateway.settings import (
 from gateway.settings.rules import SQLITE, OnUnavailable
 from gateway.storage.sqlite_file import MEMORY
 from gateway.tenancy.identity.issuer import Issuer, Provisioning
+from gateway.tenancy.identity.role_rule import RoleRule
 from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.quota.share import Policy, WhenAway
 from gateway.tenancy.teams.declared import Declared, DeclaredKey, DeclaredTeam, TwoKeysOneSecretError, digested
@@ -171,6 +172,7 @@ def _issuer(settings: IssuerSettings) -> Issuer:
         user_claim=settings.user_claim,
         rules=tuple(map(_rule, settings.rules)),
         provisioning=None if settings.scim is None else _provisioning(settings.scim),
+        admin_roles=tuple(RoleRule(each.claim, each.value, each.role, each.team) for each in settings.admin_roles),
     )
 
 

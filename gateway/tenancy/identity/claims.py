@@ -1,4 +1,4 @@
-"""Values of claims in a verified token."""
+"""Values of claims in a verified token, and the patterns to which rules compare them."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -20,6 +20,13 @@ def values_at(claims: Mapping[str, object], path: str) -> tuple[str, ...]:
     if isinstance(value, list):
         return tuple(each for each in value[:MOST_VALUES] if isinstance(each, str))
     return ()
+
+
+def rest_of(pattern: str, value: str) -> str | None:
+    """Return the part of *value* for which the ``*`` of *pattern* stands, or None if *value* does not match."""
+    if not pattern.endswith("*"):
+        return "" if value == pattern else None
+    return value[len(pattern) - 1 :] if value.startswith(pattern[:-1]) else None
 
 
 def _nested(claims: Mapping[str, object], path: str) -> object:

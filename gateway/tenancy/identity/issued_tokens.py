@@ -17,7 +17,7 @@ from gateway.protocol.errors import Forbidden, InvalidKey
 from gateway.protocol.field_types import is_entity_name
 from gateway.tenancy.identity.provisioned import ProvisionedPeople
 from gateway.tenancy.identity.token_verifier import TokenVerifier, VerifiedToken
-from gateway.tenancy.teams.access_records import Revocation
+from gateway.tenancy.teams.access_records import is_revoked
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.key import Key
@@ -95,19 +95,10 @@ class IssuedTokens:
         return self._caller(verified, team)
 
     def _check_not_revoked(self, verified: VerifiedToken) -> None:
-        records = self._directory.access
-        if not records:
-            return
-        for name in verified.revocations:
-            found = records.get(name)
-            if (
-                isinstance(found, Revocation)
-                and self._wall_clock() < found.expires_at
-                and (found.scope != "subject" or verified.issued_at <= found.revoked_at)
-            ):
-                refusal = InvalidKey("The token was revoked: sign in again")
-                refusal.whose = (verified.grant.team, KEY_PREFIX + verified.issuer)
-                raise refusal
+        if is_revoked(self._directory.access, verified.revocations, verified.issued_at, self._wall_clock()):
+            refusal = InvalidKey("The token was revoked: sign in again")
+            refusal.whose = (verified.grant.team, KEY_PREFIX + verified.issuer)
+            raise refusal
 
     def _caller(self, verified: VerifiedToken, team: Team) -> Caller:
         if self._generation != self._directory.generation:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.tenancy.identity.role_rule import RoleRule
 from gateway.tenancy.identity.team_rule import TeamRule
 
 
@@ -40,3 +41,5 @@ class Issuer:
     """Rules for the team of a token. The first matching rule applies."""
     provisioning: Provisioning | None = None
     """Comparison of tokens with people whom the issuer provisions with SCIM, or None if it provisions no one."""
+    admin_roles: tuple[RoleRule, ...] = ()
+    """Rules for the role of a token in the administration. The first matching rule applies."""

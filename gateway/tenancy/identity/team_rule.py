@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gateway.tenancy.identity.claims import values_at
+from gateway.tenancy.identity.claims import rest_of, values_at
 from gateway.tenancy.teams.team import Priority, Team
 
 
@@ -38,14 +38,7 @@ def team_grant(rules: Sequence[TeamRule], claims: Mapping[str, object]) -> TeamG
     """Return the team by the first of *rules* that matches *claims*, or None if no rule matches. O(rules * values)."""
     for rule in rules:
         for value in values_at(claims, rule.claim):
-            rest = _rest(rule.value, value)
+            rest = rest_of(rule.value, value)
             if rest is not None:
                 return TeamGrant(rule.team.replace("{value}", value).replace("{rest}", rest), rule)
     return None
-
-
-def _rest(pattern: str, value: str) -> str | None:
-    """Return the part of *value* for which the ``*`` of *pattern* stands, or None if *value* does not match."""
-    if not pattern.endswith("*"):
-        return "" if value == pattern else None
-    return value[len(pattern) - 1 :] if value.startswith(pattern[:-1]) else None

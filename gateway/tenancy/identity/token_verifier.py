@@ -8,7 +8,7 @@ valid, except to find the issuer and the key. Headers of a token that name other
 import base64
 import binascii
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal
 
 import msgspec
@@ -51,6 +51,21 @@ class VerifiedToken:
     """Standing of the person when the token was verified, or None if the person was not provisioned."""
 
 
+@dataclass(frozen=True, slots=True)
+class VerifiedClaims:
+    """Content of a verified token, before any rule has been applied. The fields are those of `VerifiedToken`."""
+
+    issuer: Issuer
+    values: Mapping[str, Any] = field(repr=False)
+    """All claims, with the groups of a provisioned person."""
+    user: str | None
+    expires_at: float
+    issued_at: float
+    revocations: tuple[str, ...]
+    person: str | None
+    standing: Standing | None
+
+
 class _Header(msgspec.Struct):
     alg: str
     kid: str | None = None
@@ -91,6 +106,25 @@ class TokenVerifier:
                 provisioned and is not.
             IssuerUnavailable: if the signing key is unknown, and the keys of the issuer cannot be read.
         """
+        verified = await self.verify_claims(token)
+        issuer = verified.issuer
+        grant = team_grant(issuer.rules, verified.values)
+        if grant is None:
+            text = f"The token is valid, but no rule for the issuer {issuer.name!r} gives the token a team"
+            raise Forbidden(text, code="no_team")
+        return VerifiedToken(
+            issuer.name,
+            verified.user,
+            grant,
+            verified.expires_at,
+            verified.issued_at,
+            verified.revocations,
+            verified.person,
+            verified.standing,
+        )
+
+    async def verify_claims(self, token: str) -> VerifiedClaims:
+        """Verify *token* and return its claims, to which no rule has been applied. Raises the errors of `verify`."""
         header, claims = _parts(token)
         found = self._issuers.get(claims.iss)
         if found is None:
@@ -106,14 +140,10 @@ class TokenVerifier:
             raise InvalidKey("The signature of the token is not valid") from None
         values = msgspec.json.decode(payload, type=dict[str, Any])
         person, standing = self._standing(issuer, values)
-        grant = team_grant(issuer.rules, values)
-        if grant is None:
-            text = f"The token is valid, but no rule for the issuer {issuer.name!r} gives the token a team"
-            raise Forbidden(text, code="no_team")
         user = _user(values, issuer.user_claim)
         issued_at = max(0.0, (claims.iat or 0.0) - issuer.leeway_s)
         revocations = _revocations(issuer, values, user)
-        return VerifiedToken(issuer.name, user, grant, expires_at, issued_at, revocations, person, standing)
+        return VerifiedClaims(issuer, values, user, expires_at, issued_at, revocations, person, standing)
 
     def _standing(self, issuer: Issuer, values: dict[str, Any]) -> tuple[str | None, Standing | None]:
         """Return the person in the claims *values*, with the standing. Add the groups of the person to *values*.

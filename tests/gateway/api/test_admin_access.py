@@ -1,9 +1,13 @@
 """Facts about who may use /admin/v1."""
 
+from contextlib import suppress
+
 import pytest
 
 from gateway.api.admin_access import AdminAccess, AdminKey, Role
-from gateway.protocol.errors import AdminClosed, AdminKeyRefused, Forbidden
+from gateway.protocol.errors import AdminClosed, AdminKeyRefused, Forbidden, InvalidKey
+from gateway.tenancy.identity.admin_person import AdminPerson
+from gateway.tenancy.identity.role_rule import RoleGrant
 
 ANN, BOB = AdminKey("ann", "owner", "s-1"), AdminKey("bob", "viewer", "s-2")
 ACCESS = AdminAccess([ANN, BOB])
@@ -78,3 +82,67 @@ def test_who_may_not_is_reported_the_role_that_is_needed() -> None:
 
 def test_a_secret_is_not_shown() -> None:
     assert "AdminKey(id='ann', role='owner', team=None)" == repr(ANN)
+
+
+class Tokens:
+    """A check that accepts one token."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
+        self.asked: list[str] = []
+
+    async def verify(self, token: str) -> AdminPerson:
+        self.asked.append(token)
+        if self.error is not None:
+            raise self.error
+        return AdminPerson("okta", "alice", RoleGrant("viewer", "blue"), 1.0, 0.0)
+
+
+TOKEN = "eyJhbGciOiJSUzI1NiJ9.e30.c2ln"
+
+
+async def test_a_token_with_a_role_counts_as_a_key_with_the_token_as_its_secret() -> None:
+    access = AdminAccess([ANN], Tokens())
+    person = await access.identify(f"Bearer {TOKEN}", None)
+
+    assert AdminKey("oidc:okta:alice", "viewer", TOKEN, "blue", is_person=True) == person
+    assert TOKEN not in repr(person)
+    assert await access.identify("Bearer s-1", None) is ANN
+
+
+@pytest.mark.parametrize(
+    ("authorization", "api_key"),
+    [
+        (f"Bearer {TOKEN}", "s-1"),
+        (f"Basic {TOKEN}", None),
+        (None, TOKEN),
+        ("Bearer eyJ.x", None),
+        ("Bearer a.b.c", None),
+        ("Bearer ", None),
+        (None, None),
+    ],
+)
+async def test_what_is_not_one_token_is_compared_with_the_keys(authorization: str | None, api_key: str | None) -> None:
+    tokens = Tokens()
+    with suppress(AdminKeyRefused):
+        assert await AdminAccess([ANN], tokens).identify(authorization, api_key) is ANN
+
+    assert [] == tokens.asked
+
+
+async def test_a_token_that_is_not_valid_is_refused_as_a_wrong_key_is() -> None:
+    with pytest.raises(AdminKeyRefused, match=r"^The token has expired\.?$") as refused:
+        await AdminAccess([ANN], Tokens(InvalidKey("The token has expired"))).identify(f"Bearer {TOKEN}", None)
+
+    assert (401, "invalid_admin_key") == (refused.value.status, refused.value.code)
+
+
+async def test_without_admin_keys_a_token_opens_nothing() -> None:
+    with pytest.raises(AdminClosed):
+        await AdminAccess([], Tokens()).identify(f"Bearer {TOKEN}", None)
+
+
+@pytest.mark.parametrize("secret", ["", " "])
+async def test_an_empty_secret_opens_nothing(secret: str) -> None:
+    with pytest.raises(AdminKeyRefused):
+        await AdminAccess([ANN, AdminKey("oidc:okta:alice", "owner", "")]).identify(f"Bearer {secret}", secret)

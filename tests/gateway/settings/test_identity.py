@@ -106,3 +106,28 @@ def test_the_token_of_a_provisioning_issuer_can_come_from_the_environment() -> N
 def with_issuers(*issuers: dict[str, Any]) -> str:
     text: str = yaml.safe_dump({**yaml.safe_load(SMALLEST), "identity": {"issuers": list(issuers)}})
     return text
+
+
+@pytest.mark.parametrize(
+    ("rule", "sentence"),
+    [
+        ({"value": "a", "role": "operator", "team": "blue"}, "needs the role viewer or owner"),
+        ({"value": "a", "role": "viewer", "team": "{rest}"}, "contains {rest}"),
+        ({"value": "a", "role": "admin"}, "role"),
+        ({"value": "a*b", "role": "viewer"}, "value"),
+    ],
+)
+def test_a_wrong_rule_for_roles_is_refused(rule: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(ValidationError, match=sentence):
+        IssuerSettings.model_validate({**ISSUER, "admin_roles": [rule]})
+
+
+def test_roles_for_tokens_need_an_admin_key() -> None:
+    issuer = {**ISSUER, "admin_roles": [{"value": "lead-*", "role": "viewer", "team": "{rest}"}]}
+    text = SMALLEST + yaml.safe_dump({"identity": {"issuers": [issuer]}})
+
+    assert [
+        "identity.issuers[0].admin_roles need an admin key, which works while the issuer is unavailable. "
+        "Configure admin.keys."
+    ] == sentences(text)
+    assert parsed(text + "admin: {keys: [{role: owner, secret: s}]}\n") is not None

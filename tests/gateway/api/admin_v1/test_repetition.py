@@ -5,10 +5,13 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from gateway.api.admin_access import key_of_person
 from gateway.api.admin_v1.claims import Claim
-from gateway.api.admin_v1.repetition import MadeOnce, made_once
+from gateway.api.admin_v1.repetition import MadeOnce, made_once, repeatable_secret
 from gateway.api.admin_v1.sqlite_claims import SqliteClaims
 from gateway.protocol.errors import Conflict, StoreUnavailable
+from gateway.tenancy.identity.admin_person import AdminPerson
+from gateway.tenancy.identity.role_rule import RoleGrant
 from tests.gateway.api.admin_v1.administration import Administration
 
 ONE = Claim("id", "body", "blue")
@@ -111,3 +114,14 @@ async def test_of_many_at_once_one_makes_it(admin: Administration) -> None:
     assert ["blue"] == things.made
     assert 1 == sum(result == MadeOnce("blue", repeats=False) for result in results)
     assert all(isinstance(result, MadeOnce | Conflict) for result in results)
+
+
+def test_the_secret_of_a_repeated_request_depends_on_a_secret_of_the_caller() -> None:
+    """Also for people, who have tokens and no admin keys: the store and a short header do not suffice."""
+    person = AdminPerson("okta", "alice", RoleGrant("owner"), 1.0, 0.0)
+    keys = [key_of_person(person, token) for token in ("token-1", "token-2")]
+    derived = [repeatable_secret("k1", seed="s", header="1", admin_secret=key.secret) for key in keys]
+
+    assert keys[0].id == keys[1].id
+    assert derived[0] != derived[1]
+    assert repeatable_secret("k1", seed="s", header="1", admin_secret="") not in derived
