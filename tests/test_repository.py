@@ -45,6 +45,7 @@ WITHOUT_TEST = {
     "gateway/batch/records.py": "a Protocol; tests/contracts/test_record_store.py holds every implementation to it",
     "gateway/batch/redis_records.py": "tests/contracts/test_record_store.py",
     "gateway/batch/sqlite_records.py": "tests/contracts/test_record_store.py",
+    "gateway/console/identity_provider.py": "data, and a Protocol; tests/gateway/app/test_openid_provider.py",
     "gateway/console/page.py": "data only",
     "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
     "gateway/backends/delivery.py": "a Protocol; tests/gateway/picker/test_picker.py holds its implementation to it",

@@ -18,7 +18,7 @@ from gateway.tenancy.teams.team_store import TeamStore
 
 _log = logging.getLogger(__name__)
 
-Reason = Literal["no key", "wrong key", "too many attempts"]
+Reason = Literal["no key", "wrong key", "too many attempts", "identity provider"]
 
 SHORTEST_S = 60.0
 """Minimum seconds between two audit log entries. The interval is doubled while an attack continues."""

@@ -295,6 +295,7 @@ def create_app(
             wall_clock=parts.outside.wall_clock,
             clock=parts.outside.clock,
             completions=parts.path.proxy,
+            providers=parts.rules.tenancy.login_providers(parts.outside.clock),
             login_token=login_token,
         ),
         scim=_scim(settings, parts),

@@ -4,12 +4,15 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.api.admin_access import ROLES, AdminAccess, AdminKey
 from gateway.api.refused_logins import RefusedLogins
 from gateway.server.asgi import App
 from gateway.tenancy.teams.team_store import TeamStore
+
+if TYPE_CHECKING:
+    from gateway.console.identity_provider import IdentityProvider
 
 TOKEN_BYTES: Final = 32
 
@@ -34,12 +37,14 @@ def console_of(
     wall_clock: Callable[[], float],
     clock: Callable[[], float],
     completions: App | None = None,
+    providers: Sequence["IdentityProvider"] = (),
     login_token: str | None = None,
 ) -> App | None:
     """Return the console, or None if *rules* is None.
 
-    The audit log in *store* contains logins. *completions* serves the completions that the console sends. *login_token*
-    logs in once as the first admin key with the highest role, within 10 minutes.
+    The audit log in *store* contains logins. *completions* serves the completions that the console sends. *providers*
+    are identity providers with which people can log in. *login_token* logs in once as the first admin key with the
+    highest role, within 10 minutes.
     """
     if rules is None:
         return None
@@ -65,6 +70,7 @@ def console_of(
         clock=clock,
         new_token=partial(secrets.token_urlsafe, TOKEN_BYTES),
         completions=completions,
+        providers=providers,
     )
 
 

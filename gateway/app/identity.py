@@ -1,12 +1,15 @@
 """Assembly of the objects that identify callers by tokens. The module is imported only if an issuer is configured."""
 
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 from gateway.app.identity_rules import IdentityRules
 from gateway.app.key_sets import KeySetReader
+from gateway.app.openid_provider import OpenIdProvider
 from gateway.tenancy.identity.admin_tokens import AdminTokens
 from gateway.tenancy.identity.issued_tokens import IssuedTokens
+from gateway.tenancy.identity.issuer import Issuer
 from gateway.tenancy.identity.provisioned import ProvisionedPeople
 from gateway.tenancy.identity.signing_keys import SigningKeys
 from gateway.tenancy.identity.token_verifier import TokenVerifier
@@ -36,11 +39,13 @@ class TokenAccess:
             )
             for issuer, source in rules.issuers
         ]
-        self._keys = [keys for _, keys in issuers]
+        self._rules = rules
+        self._wall_clock = wall_clock
+        self._keys = {issuer.name: keys for issuer, keys in issuers}
         attributes = {
             issuer.name: issuer.provisioning.attribute for issuer, _ in rules.issuers if issuer.provisioning is not None
         }
-        provisioned = ProvisionedPeople(directory, attributes)
+        provisioned = self._provisioned = ProvisionedPeople(directory, attributes)
         verifier = TokenVerifier(issuers, wall_clock=wall_clock, provisioned=provisioned)
         self.admin: AdminTokens | None = None
         """Check of tokens with a role in the administration, or None if no issuer gives roles."""
@@ -55,6 +60,27 @@ class TokenAccess:
             provisioned=provisioned,
         )
 
+    def providers(self, clock: Callable[[], float]) -> list[OpenIdProvider]:
+        """Return the issuers with which people log in to the console. *clock* returns monotonic seconds."""
+        return [
+            OpenIdProvider(
+                issuer.name,
+                source,
+                login,
+                verifier=self._verifier_of(issuer, login.client_id),
+                tokens=self.admin,
+                clock=clock,
+            )
+            for issuer, source in self._rules.issuers
+            if (login := self._rules.logins.get(issuer.name)) is not None and self.admin is not None
+        ]
+
+    def _verifier_of(self, issuer: Issuer, client_id: str) -> TokenVerifier:
+        """Return the verifier of the ID tokens that *issuer* issues for *client_id*."""
+        for_client = replace(issuer, audiences=frozenset({client_id}), max_lifetime_s=None)
+        keys = self._keys[issuer.name]
+        return TokenVerifier([(for_client, keys)], wall_clock=self._wall_clock, provisioned=self._provisioned)
+
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return the background loops to run until canceled."""
-        return [keys.run() for keys in self._keys]
+        return [keys.run() for keys in self._keys.values()]

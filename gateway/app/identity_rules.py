@@ -1,6 +1,7 @@
 """Options for tokens of identity providers."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from gateway.tenancy.identity.issuer import Issuer
@@ -21,7 +22,21 @@ class KeySource:
 
 
 @dataclass(frozen=True, slots=True)
+class LoginRules:
+    """Client of the console at an issuer."""
+
+    client_id: str
+    client_secret: str | None = field(repr=False)
+    """Secret of the client, or None for a public client."""
+    public_url: str
+    """Address of the gateway as browsers reach it, without a slash at its end."""
+    scopes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class IdentityRules:
     issuers: tuple[tuple[Issuer, KeySource], ...] = ()
+    logins: Mapping[str, LoginRules] = field(default_factory=dict)
+    """Clients of the console, by the name of the issuer."""
     max_teams: int = 0
     """Number of teams at which no more teams are created for tokens."""

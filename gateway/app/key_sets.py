@@ -38,15 +38,11 @@ class KeySetReader:
         Raises:
             KeysUnreadableError: if a document cannot be read, or the discovery document is not that of the issuer.
         """
-        try:
-            headers, verify = await asyncio.to_thread(self._credentials)
-        except (OSError, ValueError) as fault:
-            raise KeysUnreadableError(f"a file cannot be used: {type(fault).__name__}") from None
-        async with HttpClient(headers=headers, verify=verify, follow_redirects=False) as client:
-            return await _document(client, self._source.url or await self._discovered(client))
+        async with await issuer_client(self._source, with_token=True) as client:
+            return await document_at(client, self._source.url or await self._discovered(client))
 
     async def _discovered(self, client: httpx.AsyncClient) -> str:
-        document = await _document(client, self._source.issuer.rstrip("/") + DISCOVERY)
+        document = await document_at(client, self._source.issuer.rstrip("/") + DISCOVERY)
         try:
             found = msgspec.json.decode(document, type=_Discovery)
         except DECODE_ERRORS:
@@ -58,23 +54,39 @@ class KeySetReader:
             raise KeysUnreadableError("the discovery document names an address without encryption")
         return found.jwks_uri
 
-    def _credentials(self) -> tuple[Mapping[str, str], ssl.SSLContext | bool]:
-        source = self._source
-        headers = {"accept": "application/json", "user-agent": "warmgate"}
-        if source.token_file is not None:
-            headers["authorization"] = f"Bearer {source.token_file.read_text(encoding='ascii').strip()}"
-        if not (source.url or source.issuer).startswith("https://"):
-            return headers, False
-        context = (
-            httpx.create_ssl_context()
-            if source.ca_file is None
-            else ssl.create_default_context(cafile=str(source.ca_file))
-        )
-        return headers, accepting_missing_identifiers(context)
+
+async def issuer_client(source: KeySource, *, with_token: bool) -> HttpClient:
+    """Return a client for the issuer at *source*. With *with_token*, it sends the token in `KeySource.token_file`.
+
+    Raises:
+        KeysUnreadableError: if a file cannot be used.
+    """
+    try:
+        headers, verify = await asyncio.to_thread(_credentials, source, with_token=with_token)
+    except (OSError, ValueError) as fault:
+        raise KeysUnreadableError(f"a file cannot be used: {type(fault).__name__}") from None
+    return HttpClient(headers=headers, verify=verify, follow_redirects=False)
 
 
-async def _document(client: httpx.AsyncClient, url: str) -> bytes:
-    """Return the document at *url*, which has at most `MOST_BYTES`."""
+def _credentials(source: KeySource, *, with_token: bool) -> tuple[Mapping[str, str], ssl.SSLContext | bool]:
+    headers = {"accept": "application/json", "user-agent": "warmgate"}
+    if with_token and source.token_file is not None:
+        headers["authorization"] = f"Bearer {source.token_file.read_text(encoding='ascii').strip()}"
+    address = source.url if with_token and source.url is not None else source.issuer
+    if not address.startswith("https://"):
+        return headers, False
+    context = (
+        httpx.create_ssl_context() if source.ca_file is None else ssl.create_default_context(cafile=str(source.ca_file))
+    )
+    return headers, accepting_missing_identifiers(context)
+
+
+async def document_at(client: httpx.AsyncClient, url: str) -> bytes:
+    """Return the document at *url*, which has at most `MOST_BYTES`.
+
+    Raises:
+        KeysUnreadableError: if the document cannot be read.
+    """
     try:
         async with asyncio.timeout(TIMEOUT_S), client.stream("GET", url) as response:
             if response.status_code != httpx.codes.OK:

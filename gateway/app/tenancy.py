@@ -40,6 +40,7 @@ from gateway.tenancy.teams.team_store import TeamStore
 
 if TYPE_CHECKING:
     from gateway.app.identity import TokenAccess
+    from gateway.app.openid_provider import OpenIdProvider
 
 _log = logging.getLogger(__name__)
 
@@ -210,6 +211,10 @@ class Tenancy:
         await self.stores.open()
         with suppress(StoreUnavailable):
             await self._following.load()
+
+    def login_providers(self, clock: Callable[[], float]) -> Sequence["OpenIdProvider"]:
+        """Return the issuers with which people log in to the console. *clock* returns monotonic seconds."""
+        return () if self._token_access is None else self._token_access.providers(clock)
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return the background loops to run after `begin` until canceled."""

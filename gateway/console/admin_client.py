@@ -9,7 +9,7 @@ from urllib.parse import quote, urlencode
 
 import msgspec
 
-from gateway.api.admin_access import AdminKey
+from gateway.api.admin_access import SCOPE_KEY, AdminKey
 from gateway.server.asgi import App, Message, Receive, Send
 
 Json = dict[str, Any]
@@ -34,7 +34,7 @@ class AdminRefused(Exception):
 
 
 class AdminClient:
-    """Client that sends requests to the admin application *app* with the admin key *key*."""
+    """Client that sends requests to the admin application *app* on behalf of *key*."""
 
     def __init__(self, app: App, key: AdminKey) -> None:
         self._app = app
@@ -102,11 +102,16 @@ class AdminClient:
             "raw_path": quote(plain).encode("ascii"),
             "root_path": "",
             "query_string": urlencode(sent).encode("ascii"),
-            "headers": [(b"host", b"console"), (b"authorization", f"Bearer {self._key.secret}".encode()), *headers],
+            "headers": [(b"host", b"console"), *self._authorization(), *headers],
             "client": None,
             "server": None,
             "state": {},
+            **({SCOPE_KEY: self._key} if self._key.is_person else {}),
         }
+
+    def _authorization(self) -> list[tuple[bytes, bytes]]:
+        """Return the header with the admin key. A person has no admin key, and is named in the scope of the request."""
+        return [] if self._key.is_person else [(b"authorization", f"Bearer {self._key.secret}".encode())]
 
 
 class _Answer:

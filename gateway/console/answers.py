@@ -37,6 +37,15 @@ def redirect(location: str) -> Response:
     return RedirectResponse(location, 303, {**HEADERS, **NOT_KEPT})
 
 
+def onward(html: str, location: str) -> Response:
+    """Return a response with the page *html*, from which the browser goes on to *location* at once.
+
+    Unlike after a redirect, the next request comes from this page: browsers send the cookie of the session, and the
+    content security policy for forms does not concern it.
+    """
+    return HTMLResponse(html, headers={**HEADERS, **NOT_KEPT, "refresh": f"0; url={location}"})
+
+
 def static(file: StaticFile) -> Response:
     """Return a response with *file*, which browsers keep, because another content gets another address."""
     return Response(file.content, media_type=file.media_type, headers={**HEADERS, **KEPT})

@@ -15,10 +15,12 @@ from gateway.api.refused_logins import RefusedLogins
 from gateway.console.admin_client import AdminRefused
 from gateway.console.all_pages import ACTIONS, DOWNLOADS, PAGES, SENDING
 from gateway.console.answers import HEADERS, NOT_KEPT, redirect
+from gateway.console.identity_provider import IdentityProvider
 from gateway.console.login import Login
 from gateway.console.login_links import LoginLinks
 from gateway.console.login_records import LoginRecords
 from gateway.console.page import Action, Page
+from gateway.console.provider_login import CALLBACK, ProviderLogin
 from gateway.console.request_checks import RequestRefused, check_host
 from gateway.console.sessions import Sessions
 from gateway.console.site import HOME, LOGIN, Site
@@ -50,12 +52,14 @@ def console(
     clock: Callable[[], float],
     new_token: Callable[[], str],
     completions: App | None = None,
+    providers: Sequence[IdentityProvider] = (),
     pages: Sequence[Page] = PAGES,
     actions: Sequence[Action] = ACTIONS,
 ) -> App:
     """Return the application. *admin* is the application of `/admin/v1`, which checks and executes everything.
 
     *new_token* returns a random token with at least 256 bits. *completions* serves completions that a page sends.
+    *providers* are identity providers with which people can log in.
     """
     static_files = StaticFiles()
     templates = Templates(
@@ -86,9 +90,14 @@ def console(
         records=login_records,
         trusted_proxies=options.trusted_proxies,
         clock=clock,
+        providers=[each.name for each in providers],
     )
+    by_name = {each.name: each for each in providers}
+    provider_login = ProviderLogin(site, login, by_name, clock=clock, new_token=new_token)
     handled = (RequestRefused, AdminRefused, HTTPException, Exception)
     routes = _routes(site, login, pages, (*actions, *_sending(completions)))
+    if providers:
+        routes += _routes_of_providers(provider_login)
     app = Starlette(routes=routes, exception_handlers=dict.fromkeys(handled, site.error))
     app.router.redirect_slashes = False
     return _with_host_check(app, options.allowed_hosts)
@@ -104,6 +113,13 @@ def _routes(site: Site, login: Login, pages: Sequence[Page], actions: Sequence[A
         *(Route(page.path, site.page(page), methods=["GET"]) for page in pages),
         *(Route(each.path, site.download(each), methods=["GET"]) for each in DOWNLOADS),
         *(Route(each.path, site.action(each), methods=["POST"]) for each in actions),
+    ]
+
+
+def _routes_of_providers(login: ProviderLogin) -> list[Route]:
+    return [
+        Route(f"{LOGIN}/with/{{name}}", login.start, methods=["GET"]),
+        Route(CALLBACK, login.finish, methods=["GET"]),
     ]
 
 

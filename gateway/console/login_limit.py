@@ -24,12 +24,12 @@ class LoginLimit:
 
     def retry_after_s(self, address: Address | None) -> float:
         """Return the seconds that *address* must wait before the next attempt, or 0 if it may try now."""
-        debt = self._debt(_name(address))
+        debt = self._debt(name_of(address))
         return max(0.0, (debt - MAX_FAILURES + 1) * REFILL_S)
 
     def count_failure(self, address: Address | None) -> None:
         """Count a failed login from *address*."""
-        name = _name(address)
+        name = name_of(address)
         self._debts[name] = (self._debt(name) + 1, self._clock())
         while len(self._debts) > MAX_ADDRESSES:
             self._debts.popitem(last=False)
@@ -40,7 +40,8 @@ class LoginLimit:
         return max(0.0, failures - (self._clock() - at) / REFILL_S)
 
 
-def _name(address: Address | None) -> str:
+def name_of(address: Address | None) -> str:
+    """Return the text by which *address* is counted."""
     if isinstance(address, IPv6Address):
         return str(IPv6Network((int(address) >> 64 << 64, 64)))
     return str(address)

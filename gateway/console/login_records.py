@@ -22,7 +22,9 @@ MAX_PER_WINDOW: Final = 60
 """Maximum number of entries of one admin key in `WINDOW_S`. Entries of failed logins have a limit of their own."""
 WINDOW_S: Final = 3600.0
 
-Means = Literal["admin key", "one-time link"]
+Means = Literal["admin key", "one-time link", "identity provider"]
+MAX_COUNTED: Final = 1000
+"""Maximum number of admin keys and people whose entries are counted. The count that began first is forgotten first."""
 
 
 @dataclass(slots=True)
@@ -40,7 +42,7 @@ class LoginRecords:
     def __init__(self, store: TeamStore, *, wall_clock: Callable[[], float]) -> None:
         self._store = store
         self._wall_clock = wall_clock
-        self._counts: dict[str, _Count] = {}  # by id of a configured admin key
+        self._counts: dict[str, _Count] = {}  # by id of an admin key or a person, the oldest first
 
     async def record_login(self, key: AdminKey, address: Address | None, means: Means) -> None:
         """Record that a person logged in with *key* from *address*, which is None if it is unknown."""
@@ -53,6 +55,8 @@ class LoginRecords:
     async def _record(self, action: Literal["login", "logout"], key: AdminKey, after: dict[str, Any]) -> None:
         now = self._wall_clock()
         count = self._counts.setdefault(key.id, _Count(now))
+        while len(self._counts) > MAX_COUNTED:
+            del self._counts[next(iter(self._counts))]
         if not 0 <= now - count.began_at < WINDOW_S:
             count.began_at, count.written = now, 0
         if count.written >= MAX_PER_WINDOW:

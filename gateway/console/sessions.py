@@ -1,7 +1,8 @@
 """Sessions of people who are logged in to the console. They are kept in the memory of the process.
 
 A session has a random token of 256 bits, which only the cookie of the browser contains. The process keeps the SHA-256
-digest of the token.
+digest of the token. The session of a person who signed in at an identity provider also ends when the person is revoked
+or changed by the provider.
 """
 
 import asyncio
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from gateway.api.admin_access import AdminKey
+from gateway.console.identity_provider import SignedIn
 
 MAX_SESSIONS: Final = 1000
 """Maximum number of sessions. A login beyond it ends the session that has not been used for the longest time."""
@@ -26,7 +28,7 @@ class Session:
     """Session of one login. Times are monotonic seconds."""
 
     key: AdminKey
-    """Admin key of the login, whose role and team apply to the session."""
+    """Admin key or person of the login, whose role and team apply to the session."""
     csrf: str = field(repr=False)
     """Token that each form of the session's pages contains."""
     created_at: float
@@ -38,6 +40,8 @@ class Session:
     """Number of open event streams."""
     notices: list[tuple[NoticeKind, str]] = field(default_factory=list)
     """Messages about completed actions, which the next page shows once."""
+    signed_in: SignedIn | None = None
+    """Person who signed in at an identity provider, or None if the session began with an admin key."""
 
     def notify(self, kind: NoticeKind, text: str) -> None:
         """Keep a message for the next page."""
@@ -72,14 +76,16 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
-    def open(self, key: AdminKey) -> str:
+    def open(self, key: AdminKey, signed_in: SignedIn | None = None) -> str:
         """Start a session for *key* and return its token, which no earlier session had."""
         self._end_expired()
         while len(self._sessions) >= self._max_sessions:
             self.end(min(self._sessions.values(), key=lambda session: session.used_at))
         token, now = self._new_token(), self._clock()
         digest = _digest(token)
-        self._sessions[digest] = Session(key, self._new_token(), created_at=now, used_at=now, digest=digest)
+        self._sessions[digest] = Session(
+            key, self._new_token(), created_at=now, used_at=now, digest=digest, signed_in=signed_in
+        )
         return token
 
     def find(self, token: str | None, *, is_use: bool = True) -> Session | None:
@@ -92,9 +98,10 @@ class Sessions:
         return session
 
     def is_live(self, session: Session) -> bool:
-        """Return whether *session* can still be used. An expired session ends here."""
+        """Return whether *session* can still be used. A session that expired or was revoked ends here."""
         now = self._clock()
-        if now - session.used_at < self._idle_s and now - session.created_at < self._max_s:
+        holds = session.signed_in is None or session.signed_in.still_holds()
+        if holds and now - session.used_at < self._idle_s and now - session.created_at < self._max_s:
             return not session.ended.is_set()
         self.end(session)
         return False

@@ -63,6 +63,7 @@ from gateway.settings.fallbacks import (
 )
 from gateway.settings.faults import SettingsError
 from gateway.settings.identity import (
+    ConsoleLoginSettings,
     IdentitySettings,
     IssuerSettings,
     ScimSettings,
@@ -91,6 +92,7 @@ __all__ = [
     "BedrockSettings",
     "BreakerSettings",
     "Change",
+    "ConsoleLoginSettings",
     "DestinationSettings",
     "DisaggregationSettings",
     "DnsSettings",

@@ -24,6 +24,8 @@ from gateway.settings.teams import HardLimitSettings, LimitSettings
 
 _LOCAL = re.compile(r"http://(localhost|127\.0\.0\.1|\[::1\])(:[0-9]+)?(/.*)?")
 
+_PUBLIC = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?/?")
+
 LEAST_SCIM_SECRET = 24
 """Minimum number of characters of the token for /scim/v2, which is open to the network."""
 
@@ -44,6 +46,12 @@ def _encrypted(value: str) -> str:
     if not value.startswith("https://") and not _LOCAL.fullmatch(value):
         raise rule("the value must begin with https://, unless the host is this machine")
     return value
+
+
+def _check_public(value: str) -> str:
+    if not _PUBLIC.fullmatch(value):
+        raise rule("the value must be an address such as https://gateway.example.com, without a path")
+    return _encrypted(value)
 
 
 def _check_audience(value: str) -> str:
@@ -73,6 +81,7 @@ def _check_pattern(value: str) -> str:
 
 Claim = Annotated[str, AfterValidator(_check_claim)]
 IssuerUrl = Annotated[str, AfterValidator(_check_issuer)]
+PublicUrl = Annotated[str, AfterValidator(_check_public)]
 EncryptedUrl = Annotated[Url, AfterValidator(_check_encrypted)]
 Audience = Annotated[str, AfterValidator(_check_audience)]
 TeamText = Annotated[str, AfterValidator(_check_team)]
@@ -173,6 +182,33 @@ class ScimSettings(Group):
         return unless_contradictory(self, found)
 
 
+class ConsoleLoginSettings(Group):
+    """Login of people to the console with an issuer of tokens."""
+
+    client_id: Audience = Field(description="client id of the console at the issuer")
+    secret: Secret | None = Field(
+        default=None, description="secret of the client. Null, without secret_env, means a public client."
+    )
+    secret_env: VariableName | None = Field(
+        default=None, description="environment variable that holds the secret of the client"
+    )
+    public_url: PublicUrl = Field(
+        description="address of the console as browsers reach it, without a path, e.g. https://gateway.example.com. "
+        "Register the address with /console/login/callback at the issuer for logins, and the address with "
+        "/console/login for logouts. console.allowed_hosts need not contain its host."
+    )
+    scopes: Annotated[tuple[Audience, ...], Field(strict=False)] = Field(
+        default=("openid", "profile"),
+        description="scopes to request, among them openid. The ID token must contain the claims that admin_roles name.",
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        if "openid" in self.scopes:
+            return self
+        return unless_contradictory(self, [Contradiction(("scopes",), "must contain openid")])
+
+
 def _faults_of_roles(rules: Sequence[RoleRuleSettings]) -> list[Contradiction]:
     found = []
     for i, each in enumerate(rules):
@@ -235,6 +271,10 @@ class IssuerSettings(Group):
         "applies, and a token that no rule matches has no role. Needs at least one admin key in admin.keys, which "
         "works while the issuer is unavailable.",
     )
+    console: ConsoleLoginSettings | None = Field(
+        default=None,
+        description="login of people to the console with this issuer. Null means no such login.",
+    )
     scim: ScimSettings | None = Field(
         default=None,
         description="provisioning of users and groups by the identity provider under /scim/v2 (SCIM 2.0). Rules can "
@@ -253,6 +293,8 @@ class IssuerSettings(Group):
             if "{rest}" in each.team and not each.value.endswith("*")
         )
         found.extend(_faults_of_roles(self.admin_roles))
+        if self.console is not None and not self.admin_roles:
+            found.append(Contradiction(("console",), "needs rules for the roles of people. Configure admin_roles"))
         return unless_contradictory(self, found)
 
 

@@ -62,6 +62,7 @@ def gateway_settings(provider: Provider, folder: Path, worker: str) -> dict[str,
         "issuer": provider.url,
         "audiences": [AUDIENCE],
         "rules": rules,
+        "admin_roles": [{"value": "warmgate-owners", "role": "owner"}],
         "refresh_s": 1,
         "leeway_s": LEEWAY_S,
     }

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import ConfiguredModel
@@ -60,8 +61,10 @@ def console_rules(settings: Settings) -> ConsoleRules | None:
     console, server = settings.console, settings.server
     if not console.enabled:
         return None
+    logins = [each.console for each in settings.identity.issuers if each.console is not None]
+    public = [urlsplit(each.public_url).hostname or "" for each in logins]
     return ConsoleRules(
-        allowed_hosts=frozenset(map(str.lower, (*console.allowed_hosts, settings.admin.host or server.host))),
+        allowed_hosts=frozenset(map(str.lower, (*console.allowed_hosts, *public, settings.admin.host or server.host))),
         session_idle_s=console.session_idle_s,
         session_max_s=console.session_max_s,
         trusted_proxies=server.trusted_proxies,

@@ -4,10 +4,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from gateway.app.identity_rules import IdentityRules, KeySource
+from gateway.app.identity_rules import IdentityRules, KeySource, LoginRules
 from gateway.app.store_rules import StoreRules
 from gateway.app.tenancy import TenancyRules
 from gateway.settings import (
+    ConsoleLoginSettings,
     HardLimitSettings,
     IdentitySettings,
     IssuerSettings,
@@ -157,7 +158,18 @@ def _sha256(key: KeySettings) -> bytes:
 def identity_rules(settings: IdentitySettings) -> IdentityRules:
     """Return the issuers of tokens, with the places of their keys."""
     return IdentityRules(
-        issuers=tuple((_issuer(each), _source(each)) for each in settings.issuers), max_teams=settings.max_teams
+        issuers=tuple((_issuer(each), _source(each)) for each in settings.issuers),
+        logins={each.name: _login(each.console) for each in settings.issuers if each.console is not None},
+        max_teams=settings.max_teams,
+    )
+
+
+def _login(settings: ConsoleLoginSettings) -> LoginRules:
+    return LoginRules(
+        client_id=settings.client_id,
+        client_secret=None if settings.secret is None else settings.secret.get_secret_value(),
+        public_url=settings.public_url.rstrip("/"),
+        scopes=settings.scopes,
     )
 
 

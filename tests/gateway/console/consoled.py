@@ -14,6 +14,7 @@ from gateway.api.admin_v1.parts import AdminGateway
 from gateway.console.all_pages import ACTIONS, PAGES
 from gateway.console.answers import COOKIE
 from gateway.console.application import ConsoleOptions, console
+from gateway.console.identity_provider import IdentityProvider
 from gateway.console.login_links import LoginLinks
 from gateway.console.login_records import LoginRecords
 from gateway.console.page import Action, Page
@@ -86,6 +87,7 @@ async def consoled(
     actions: Sequence[Action] = ACTIONS,
     allowed_hosts: frozenset[str] = frozenset({"gateway.example.com"}),
     completions: App | None = None,
+    providers: Sequence[IdentityProvider] = (),
     **how: Any,
 ) -> AsyncIterator[Consoled]:
     gateway = gateway or of(the_models(a_model(Answers(), name="tiny")))
@@ -104,6 +106,7 @@ async def consoled(
             clock=clock,
             new_token=lambda: f"token-{next(numbers)}",
             completions=completions,
+            providers=providers,
             pages=pages,
             actions=actions,
         )

@@ -79,3 +79,24 @@ async def test_an_answer_can_be_passed_on_in_pieces() -> None:
 
     assert 200 == messages[0]["status"]
     assert b'"object":"usage"' in b"".join(message.get("body", b"") for message in messages)
+
+
+async def test_a_person_without_an_admin_key_acts_with_the_role_of_the_login() -> None:
+    person = AdminKey("oidc:okta:alice", "owner", "random", is_person=True)
+    async with administration() as admin:
+        await AdminClient(admin.api, person).request("POST", ("teams",), body={"name": "blue"})
+        with pytest.raises(AdminRefused) as caught:
+            await AdminClient(admin.api, AdminKey("oidc:okta:bob", "viewer", "random", is_person=True)).request(
+                "POST", ("teams",), body={"name": "red"}
+            )
+
+        assert (403, "role_not_sufficient") == (caught.value.status, caught.value.code)
+        assert [("oidc:okta:alice", "owner")] == [(each["who"], each["role"]) for each in await admin.audited()]
+
+
+async def test_a_header_does_not_name_a_person() -> None:
+    """Only a part of this process sets the scope of a request."""
+    async with administration() as admin, admin.client(None) as client:
+        headers = {"warmgate.admin_key": "x", "warmgate-admin-key": "x", "authorization": "Bearer "}
+
+        assert 401 == (await client.get("/admin/v1/teams", headers=headers)).status_code

@@ -6,6 +6,7 @@ from ipaddress import ip_address
 import pytest
 
 from gateway.api.admin_access import AdminKey
+from gateway.console import login_records
 from gateway.console.login_records import LoginRecords
 from gateway.protocol.errors import StoreUnavailable
 from gateway.tenancy.ledger.audit import AuditEntry
@@ -84,3 +85,11 @@ async def test_a_login_works_while_the_store_is_unavailable(caplog: pytest.LogCa
         await recorded.records.record_login(OWNER, None, "admin key")
 
     assert ["a login is missing from the audit log because the store is unavailable: ow"] == caplog.messages
+
+
+async def test_the_number_of_counted_people_is_bounded() -> None:
+    recorded = Recorded()
+    for number in range(login_records.MAX_COUNTED + 5):
+        await recorded.records.record_login(AdminKey(f"oidc:okta:{number}", "viewer", ""), None, "identity provider")
+
+    assert login_records.MAX_COUNTED == len(recorded.records._counts)

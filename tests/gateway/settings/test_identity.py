@@ -122,6 +122,38 @@ def test_a_wrong_rule_for_roles_is_refused(rule: dict[str, Any], sentence: str) 
         IssuerSettings.model_validate({**ISSUER, "admin_roles": [rule]})
 
 
+ROLES = [{"value": "admins", "role": "owner"}]
+CONSOLE = {"client_id": "console", "public_url": "https://gateway.example.com/"}
+
+
+def test_the_login_to_the_console_needs_a_client_an_address_and_roles() -> None:
+    settings = IssuerSettings.model_validate({**ISSUER, "admin_roles": ROLES, "console": CONSOLE})
+
+    assert settings.console is not None
+    assert (("openid", "profile"), None) == (settings.console.scopes, settings.console.secret)
+    with pytest.raises(ValidationError, match="Configure admin_roles"):
+        IssuerSettings.model_validate({**ISSUER, "console": CONSOLE})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"client_id": ""},
+        {"client_id": "a b"},
+        {"scopes": ["profile"]},
+        {"public_url": "http://gateway.example.com"},
+        {"public_url": "https://gateway.example.com/console"},
+        {"public_url": "https://user@gateway.example.com"},
+        {"public_url": "https://gateway.example.com?x"},
+        {"public_url": "gateway.example.com"},
+        {"redirect_uri": "https://evil.example.com"},
+    ],
+)
+def test_a_wrong_login_to_the_console_is_refused(wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        IssuerSettings.model_validate({**ISSUER, "admin_roles": ROLES, "console": {**CONSOLE, **wrong}})
+
+
 def test_roles_for_tokens_need_an_admin_key() -> None:
     issuer = {**ISSUER, "admin_roles": [{"value": "lead-*", "role": "viewer", "team": "{rest}"}]}
     text = SMALLEST + yaml.safe_dump({"identity": {"issuers": [issuer]}})

@@ -4,14 +4,16 @@ from gateway.api.admin_access import AdminKey
 from gateway.app.mapping.surroundings import (
     admin_keys,
     configured_models,
+    console_rules,
     limits_of,
     picker_rules,
     receiver_of,
     serving_options,
     team_receivers,
 )
+from gateway.app.mapping.tenancy import identity_rules
 from gateway.picker.rules import PickerRules
-from gateway.settings import ServerSettings, build
+from gateway.settings import ServerSettings, Settings, build
 from gateway.telemetry.trace_export.tracing import Receiver
 from tests.gateway.settings.examples import SMALLEST, parsed
 
@@ -72,3 +74,27 @@ def test_the_picker_has_the_limits_of_the_server() -> None:
         session_header_decides=True,
         is_conformance_test=True,
     )
+
+
+def test_the_console_answers_at_the_address_to_which_a_provider_leads_back() -> None:
+    issuer = {
+        "name": "okta",
+        "issuer": "https://login.example.com",
+        "audiences": ["warmgate"],
+        "rules": [{"value": "a", "team": "blue"}],
+        "admin_roles": [{"value": "owners", "role": "owner"}],
+        "console": {"client_id": "console", "public_url": "https://Gateway.example.com:8443/"},
+    }
+    settings = Settings.model_validate(
+        {
+            "models": [{"name": "tiny", "workers": [{"url": "http://10.0.0.5:8000"}]}],
+            "admin": {"keys": [{"role": "owner", "secret": "s"}]},
+            "console": {"enabled": True},
+            "identity": {"issuers": [issuer]},
+        }
+    )
+    rules = console_rules(settings)
+
+    assert rules is not None
+    assert "gateway.example.com" in rules.allowed_hosts
+    assert "https://Gateway.example.com:8443" == identity_rules(settings.identity).logins["okta"].public_url
