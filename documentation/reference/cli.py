@@ -18,10 +18,10 @@ This page lists for operators and developers every command of `warmgate`, with t
 
 Every command prints its options with `--help`. Commands that manage teams, keys, usage and workers call a running
 gateway, if `--url` or the variable `WARMGATE_ADMIN_URL` names the gateway. Commands that call a gateway read the admin
-key from the variable `WARMGATE_ADMIN_KEY`. The commands of `warmgate batch` call a gateway with the API key in the
-variable `WARMGATE_API_KEY`. With `--config`, commands open the store of the settings file directly. The
-page [Doctor](doctor.md) describes what `warmgate doctor` checks, and the page [The simulated worker](simulator.md)
-describes what `warmgate simulate` imitates."""
+key from the variable `WARMGATE_ADMIN_KEY`, or use the login of `warmgate login`. The commands of `warmgate batch` call
+a gateway with the API key in the variable `WARMGATE_API_KEY`. With `--config`, commands open the store of the settings
+file directly. The page [Doctor](doctor.md) describes what `warmgate doctor` checks, and the page
+[The simulated worker](simulator.md) describes what `warmgate simulate` imitates."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ import argparse
 
 from gateway.cli.commands.audit import add_audit
 from gateway.cli.commands.keys import add_key
+from gateway.cli.commands.login import add_login
 from gateway.cli.commands.store import add_store
 from gateway.cli.commands.subcommands import Subcommands
 from gateway.cli.commands.teams import add_team
@@ -21,3 +22,4 @@ def add_admin_commands(commands: "argparse._SubParsersAction[argparse.ArgumentPa
     add_audit(added)
     add_what_if(added)
     add_store(commands)
+    add_login(commands)

@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gateway.cli.commands.admin_client import AdminClient
+from gateway.cli.commands.login_token import stored_token
 from gateway.cli.commands.output import CommandFailed
 from gateway.settings import Settings, SettingsError, load
 
@@ -28,9 +29,15 @@ def add_target(
         "--url",
         metavar="URL",
         type=admin_url,
-        help=f"URL of a running gateway (default: {URL}); the admin key is read from {KEY}",
+        help=f"URL of a running gateway (default: {URL}); the admin key is read from {KEY}, and without it, the login "
+        "of warmgate login is used",
     )
     where.add_argument("--config", metavar="F", type=Path, help=config_help)
+
+
+def add_url(parser: argparse.ArgumentParser) -> None:
+    """Add the option that selects a gateway by URL."""
+    parser.add_argument("--url", metavar="URL", type=admin_url, help=f"URL of a running gateway (default: {URL})")
 
 
 def gateway_url(arguments: argparse.Namespace, environ: Mapping[str, str]) -> str | None:
@@ -62,16 +69,26 @@ async def connected(arguments: argparse.Namespace, environ: Mapping[str, str]) -
         async with local_admin(settings, wall_clock=time.time) as http:  # noqa: TID251
             yield AdminClient(http)
         return
-    key = environ.get(KEY)
-    if not key:
-        raise CommandFailed(f"{KEY} is not set. Set it to your admin key for {url}.", code=2)
-    if not (key.isascii() and key.isprintable()):
-        raise CommandFailed(f"{KEY} must contain only printable ASCII characters.", code=2)
+    headers = await _credentials(url, environ)
     # Most commands have no use for this one either.
     from gateway.backends.http_client import HttpClient  # noqa: PLC0415
 
-    async with HttpClient(base_url=url, headers={"x-api-key": key}, timeout=TIMEOUT_S) as http:
+    async with HttpClient(base_url=url, headers=headers, timeout=TIMEOUT_S) as http:
         yield AdminClient(http)
+
+
+async def _credentials(url: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the header with the admin key, or without one, the header with the token of `warmgate login`."""
+    key = environ.get(KEY)
+    if not key:
+        token = await stored_token(url, environ)
+        if token is None:
+            text = f"{KEY} is not set. Set it to your admin key for {url}"
+            raise CommandFailed(f"{text}, or log in with warmgate login.", code=2)
+        return {"authorization": f"Bearer {token}"}
+    if not (key.isascii() and key.isprintable()):
+        raise CommandFailed(f"{KEY} must contain only printable ASCII characters.", code=2)
+    return {"x-api-key": key}
 
 
 def admin_url(text: str) -> str:

@@ -50,6 +50,7 @@ class Terminal:
         self.monkeypatch = monkeypatch
         for name in ("WARMGATE_ADMIN_URL", "WARMGATE_ADMIN_KEY"):
             monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv("XDG_CONFIG_HOME", str(folder / "config"))
 
     def run(self, *arguments: str) -> Printed:
         """With these arguments alone."""

@@ -60,7 +60,8 @@ def test_an_address_needs_a_key(terminal: Terminal) -> None:
     code, out, err = terminal.run("team", "list", "--url", NOWHERE)
 
     assert (2, "") == (code, out)
-    assert f"WARMGATE_ADMIN_KEY is not set. Set it to your admin key for {NOWHERE}.\n" == err
+    text = f"WARMGATE_ADMIN_KEY is not set. Set it to your admin key for {NOWHERE}, or log in with warmgate login.\n"
+    assert text == err
 
 
 @pytest.mark.parametrize("key", ["two\nlines", "schlüssel"])
