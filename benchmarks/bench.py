@@ -31,6 +31,7 @@ from benchmarks.processes import (
 from benchmarks.report import Spread
 from benchmarks.stub_worker import EVENTS_PER_STREAM
 
+SECRET = "benchmark"
 KEYS_AND_LIMITS: Mapping[str, Any] = {
     "teams": [
         {
@@ -39,7 +40,7 @@ KEYS_AND_LIMITS: Mapping[str, Any] = {
             "keys": [
                 {
                     "id": "benchmark",
-                    "secret": "benchmark",
+                    "secret": SECRET,
                     "limits": {"tokens_per_minute": 10**11, "max_concurrent_requests": 10**4},
                 }
             ],
@@ -47,7 +48,7 @@ KEYS_AND_LIMITS: Mapping[str, Any] = {
     ]
 }
 """Settings with one API key and five limits that are never reached."""
-ADMIN_SECRET = "benchmark"
+ADMIN_SECRET = SECRET
 ADMIN_KEY: Mapping[str, Any] = {"keys": [{"role": "owner", "secret": ADMIN_SECRET}]}
 WITHOUT_RECORDS: Mapping[str, Any] = {"admin": {**ADMIN_KEY, "receipts": 0, "cache_activity": False}}
 """Settings with an admin key, and with nothing recorded about completed requests."""
@@ -67,6 +68,8 @@ class Target:
     name: str
     child: Child
     urls: Mapping[Load, str]
+    secret: str = SECRET
+    """API key or token of the requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +138,7 @@ class Bench:
         command: Sequence[str],
         environment: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
+        secret: str = SECRET,
     ) -> Target:
         child, url = start_gateway(
             self.processes,
@@ -144,7 +148,7 @@ class Bench:
             name="".join(letter if letter.isalnum() else "-" for letter in name),
             cores={self.proxy_core},
         )
-        return Target(name, child, {"requests": url, "streams": url})
+        return Target(name, child, {"requests": url, "streams": url}, secret)
 
     def measure(
         self,
@@ -212,6 +216,7 @@ class Bench:
             bodies=self._bodies_file(load, size),
             connections=connections or self._connections,
             seconds=seconds,
+            secret=target.secret,
         )
         return self.processes.start(f"wrk-{self._runs}", command, cores={self.load_core})
 
@@ -230,7 +235,7 @@ def check_answers(target: Target) -> None:
         ChildFailedError: if an answer is not complete. The message contains the received data.
     """
     rng = random.Random(0)
-    headers = {"content-type": "application/json", "authorization": "Bearer benchmark"}
+    headers = {"content-type": "application/json", "authorization": f"Bearer {target.secret}"}
     with httpx.Client(timeout=10.0, headers=headers) as client:
         answer = client.post(target.urls["requests"] + PATH, content=bodies("requests", rng)[0])
         if answer.status_code != 200 or answer.json().get("object") != "chat.completion":

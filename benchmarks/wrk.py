@@ -15,7 +15,7 @@ local requests, last = {}, 0
 function init(arguments)
   for body in io.lines(arguments[1]) do
     requests[#requests + 1] = wrk.format("POST", nil, {
-      ["content-type"] = "application/json", authorization = "Bearer benchmark"
+      ["content-type"] = "application/json", authorization = "Bearer " .. arguments[2]
     }, body)
   end
 end
@@ -58,10 +58,10 @@ class Found:
         )
 
 
-def command(url: str, *, script: Path, bodies: Path, connections: int, seconds: float) -> Sequence[str]:
+def command(url: str, *, script: Path, bodies: Path, connections: int, seconds: float, secret: str) -> Sequence[str]:
     """Return the wrk command that sends the requests in the file *bodies*, one per line, to *url* for whole seconds.
 
-    *script* is a file with `SCRIPT` in it.
+    *script* is a file with `SCRIPT` in it, and *secret* the API key or the token of all requests.
     """
     options = ["-t1", f"-c{connections}", f"-d{max(1, round(seconds))}", f"--timeout={TIMEOUT_S}s", "-s", str(script)]
-    return ["wrk", *options, url, "--", str(bodies)]
+    return ["wrk", *options, url, "--", str(bodies), secret]

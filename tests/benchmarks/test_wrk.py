@@ -17,8 +17,8 @@ def test_what_wrk_prints_before_the_figures_is_no_matter() -> None:
 @pytest.mark.parametrize(("seconds", "option"), [(0.2, "-d1"), (3.4, "-d3")])
 def test_seconds_are_whole_and_at_least_one(seconds: float, option: str) -> None:
     """Wrk takes no others."""
-    words = command("http://w", script=Path("s"), bodies=Path("b"), connections=7, seconds=seconds)
+    words = command("http://w", script=Path("s"), bodies=Path("b"), connections=7, seconds=seconds, secret="s")
 
     assert option in words
     assert "-c7" in words
-    assert ["http://w", "--", "b"] == list(words[-3:])
+    assert ["http://w", "--", "b", "s"] == list(words[-4:])

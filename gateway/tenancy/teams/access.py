@@ -10,7 +10,8 @@
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from hashlib import blake2s
+from hashlib import blake2b
+from math import inf
 
 from gateway.protocol.errors import Forbidden, InvalidKey, StoreUnavailable
 from gateway.protocol.headers import HeaderLookup
@@ -26,14 +27,15 @@ AGAIN_S = 1.0
 """Seconds to wait before the next attempt while the store is unavailable."""
 
 
-class MarkedToken:
-    """Caller of a token, until the token expires."""
+class Marked:
+    """Caller of an API key, or of a token until it expires."""
 
     __slots__ = ("caller", "expires_at")
 
     def __init__(self, caller: Caller, expires_at: float) -> None:
         self.caller = caller
         self.expires_at = expires_at
+        """Time of expiry in seconds since 1970, which is infinite for an API key."""
 
 
 class Access:
@@ -71,14 +73,12 @@ class Access:
         self._digests: dict[bytes, str] = {}
         # Values of `authorization` of callers who may ask until a team or key changes, as digests under a random key
         # of this process. The time of a lookup reveals nothing, because the digest of a guess cannot be predicted.
-        self._marked: dict[bytes, Caller] = {}
-        # The same for tokens, which expire.
-        self._marked_tokens: dict[bytes, MarkedToken] = {}
+        self._marked: dict[bytes, Marked] = {}
         self._lent: dict[bytes, Caller] = {}
         """Callers by the SHA-256 of secrets that the gateway itself made, for requests that it sends to itself."""
         # Passed as salt and person: as a key it would be one more block to hash, half of the work.
-        self._unmarked = blake2s(
-            salt=secrets.token_bytes(blake2s.SALT_SIZE), person=secrets.token_bytes(blake2s.PERSON_SIZE)
+        self._unmarked = blake2b(
+            salt=secrets.token_bytes(blake2b.SALT_SIZE), person=secrets.token_bytes(blake2b.PERSON_SIZE)
         )
         self._generation = directory.generation
 
@@ -92,7 +92,6 @@ class Access:
         self._digester = digester
         self._digests.clear()
         self._marked.clear()
-        self._marked_tokens.clear()
 
     def lend(self, secret: str, caller: Caller) -> None:
         """Let the gateway itself send requests as *caller* with *secret*, which it made and keeps to itself, until
@@ -113,17 +112,13 @@ class Access:
         if self._generation != self._directory.generation:
             self._generation = self._directory.generation
             self._marked.clear()
-            self._marked_tokens.clear()
         said = fields.get(b"authorization")
-        if said is None or not (self._marked or self._marked_tokens) or b"x-api-key" in fields or b"api-key" in fields:
+        if said is None or not self._marked or b"x-api-key" in fields or b"api-key" in fields:
             return None
-        mark = self._mark(said)
-        caller = self._marked.get(mark)
-        if caller is None and self._marked_tokens:
-            token = self._marked_tokens.get(mark)
-            if token is not None and self._wall_clock() < token.expires_at:
-                return token.caller
-        return caller
+        marked = self._marked.get(self._mark(said))
+        if marked is None or (marked.expires_at != inf and self._wall_clock() >= marked.expires_at):
+            return None
+        return marked.caller
 
     def mark(self, fields: dict[bytes, bytes], caller: Caller) -> None:
         """Remember that the headers *fields* belong to *caller*, if *caller* needs nothing but the current secret."""
@@ -132,13 +127,14 @@ class Access:
             return
         secret = said[len(_BEARER) :].strip().decode("latin-1")
         if self._tokens is not None and not caller.key.digest:
-            if len(self._marked_tokens) >= MOST_REMEMBERED:
-                self._marked_tokens.clear()
-            self._marked_tokens[self._mark(said)] = MarkedToken(caller, self._tokens.expires_at(secret))
+            expires_at = self._tokens.expires_at(secret)
         elif is_same(self._digester.digest(secret), caller.key.digest):
-            if len(self._marked) >= MOST_REMEMBERED:
-                self._marked.clear()
-            self._marked[self._mark(said)] = caller
+            expires_at = inf
+        else:
+            return
+        if len(self._marked) >= MOST_REMEMBERED:
+            self._marked.clear()
+        self._marked[self._mark(said)] = Marked(caller, expires_at)
 
     def caller(
         self,

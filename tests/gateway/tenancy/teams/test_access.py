@@ -581,4 +581,4 @@ async def test_marked_tokens_are_bounded() -> None:
     for number in range(MOST_REMEMBERED + 1):
         desk.access.mark({b"authorization": f"Bearer {TOKEN}{number}".encode()}, caller)
 
-    assert 1 == len(desk.access._marked_tokens)
+    assert 1 == len(desk.access._marked)
