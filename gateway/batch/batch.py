@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from gateway.batch.line_store import Progress
+from gateway.batch.line_store import BatchRef, Progress
 from gateway.batch.plan import LineFault
 from gateway.batch.records import Record
 
@@ -84,6 +84,11 @@ class TeamBatch:
     @property
     def team(self) -> str:
         return self.record.team
+
+    @property
+    def ref(self) -> BatchRef:
+        """Name of the batch in the store of lines."""
+        return BatchRef(self.team, self.id)
 
     def changed(self, info: BatchInfo, *, due_at: float | None = None) -> "TeamBatch":
         """Return the next version of the batch, with the properties *info*."""

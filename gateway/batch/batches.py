@@ -148,7 +148,7 @@ class Batches:
 
     async def _progress(self, batch: TeamBatch) -> Progress:
         info = batch.info
-        found = None if info.status in ENDED else await self._lines.progress(batch.id)
+        found = None if info.status in ENDED else await self._lines.progress(batch.ref)
         return Progress(info.total, info.completed, info.failed) if found is None else found
 
     def _info(self, key: str, fields: Mapping[str, Any]) -> BatchInfo:

@@ -1,7 +1,7 @@
 """Call of one line of a batch: an HTTP request that the gateway sends to itself, without a socket.
 
-The request passes through all phases of a request, with the same limits, guardrails, metrics and ledger entries. Its
-request id begins with the id of the batch.
+The request passes through all phases of a request, with the same limits, guardrails and metrics. Its request id begins
+with the id of the batch. The caller of `answered` writes its ledger entry, together with the result of the line.
 """
 
 import asyncio
@@ -15,6 +15,7 @@ from cache_index import WorkerId
 from gateway.batch.line_store import LineResult
 from gateway.protocol.endpoints.table import ENDPOINTS
 from gateway.protocol.errors import DECODE_ERRORS
+from gateway.tenancy.ledger.entry import Entry
 
 App = Callable[
     [
@@ -38,6 +39,8 @@ class LineAnswer:
     status: int
     body: bytes
     retry_after_s: float | None
+    entry: Entry | None = None
+    """Ledger entry of the request, which is not written yet, or None if the request has none."""
 
     @property
     def is_transient(self) -> bool:
@@ -74,6 +77,7 @@ async def answered(
         ],
         "client": None,
         "workers": None if worker is None else frozenset((worker,)),
+        "entries": exchange.entries,
     }
     await app(scope, exchange.receive, exchange.send)
     return exchange.answer
@@ -108,6 +112,7 @@ class _Exchange:
     """ASGI functions of one call, which collect the answer."""
 
     def __init__(self, body: bytes) -> None:
+        self.entries: list[Entry] = []
         self._body: bytes | None = body
         self._status = 500
         self._retry_after_s: float | None = None
@@ -116,11 +121,12 @@ class _Exchange:
 
     @property
     def answer(self) -> LineAnswer:
+        entry = self.entries[-1] if self.entries else None
         if self._size > MAX_ANSWER_BYTES:
             text = f"The answer has more than {MAX_ANSWER_BYTES} bytes"
             error = {"message": text, "type": "server_error", "param": None, "code": "answer_too_large"}
-            return LineAnswer(507, msgspec.json.encode({"error": error}), None)
-        return LineAnswer(self._status, b"".join(self._pieces), self._retry_after_s)
+            return LineAnswer(507, msgspec.json.encode({"error": error}), None, entry)
+        return LineAnswer(self._status, b"".join(self._pieces), self._retry_after_s, entry)
 
     async def receive(self) -> MutableMapping[str, Any]:
         if self._body is None:

@@ -150,7 +150,7 @@ class LineRunner:
         while True:
             await self._sleep(self._lease_s / 3)
             with suppress(StoreUnavailable):  # the lease then ends, and the lines run again elsewhere
-                await self._lines.renew(self._batch.id, self._owner, until=self._wall_clock() + self._lease_s)
+                await self._lines.renew(self._batch.ref, self._owner, until=self._wall_clock() + self._lease_s)
 
     async def _slot(self, count: int, plan_file: IO[bytes], input_file: IO[bytes]) -> None:
         """Run lines one after the other. Each gets a place first, because each worker has lines of its own."""
@@ -167,7 +167,7 @@ class LineRunner:
                 await self._run_at(place, number, plan_file, input_file)
                 continue
             self._lane.leave(place)
-            progress = await self._lines.progress(self._batch.id)
+            progress = await self._lines.progress(self._batch.ref)
             if progress is None or progress.is_done:
                 return
             await self._pause(IDLE_S)
@@ -178,7 +178,7 @@ class LineRunner:
         claimed = self._claimed.setdefault(worker, deque())
         if not claimed:
             now, until = self._wall_clock(), self._wall_clock() + self._lease_s
-            found = await self._lines.claim(self._batch.id, self._owner, count, now=now, until=until, worker=worker)
+            found = await self._lines.claim(self._batch.ref, self._owner, count, now=now, until=until, worker=worker)
             claimed.extend(found)
         # Without lines in the store, help with lines that were claimed for another worker, which may be down by now.
         lines = claimed or max(self._claimed.values(), key=len)
@@ -211,8 +211,10 @@ class LineRunner:
         output = output_of(answer, custom_id=line.custom_id, request_id=request_id)
         start = await self._part.append(output)
         result = result_of(answer, line.url, part=self._part.name, start=start, length=len(output))
-        if await self._lines.finish(self._batch.id, number, result):
+        if await self._lines.finish(self._batch.ref, number, result, answer.entry):
             self._counters.lines["completed" if result.ok else "failed"] += 1
+        else:
+            self._discard(answer, "late")
 
     async def _answer(self, line: BatchLine, request_id: str, turn: "_Turn") -> LineAnswer | None:
         """Return the final answer to a line, or None if the batch stopped while the line had to wait."""
@@ -228,6 +230,7 @@ class LineRunner:
             failures += answer.is_fault
             if not answer.is_transient and (not answer.is_fault or failures == ATTEMPTS):
                 return answer
+            self._discard(answer, "retried")
             await self._pause(min(MAX_WAIT_S, answer.retry_after_s or 2.0**failures))
             turn.follows = False
             place = await self._enter([turn.asked])
@@ -288,8 +291,16 @@ class LineRunner:
         )
         slot = asyncio.current_task()
         if slot is not None and slot.cancelling():
+            self._discard(answer, "stopped")
             raise asyncio.CancelledError  # the proxy answers a cancelled request, because callers expect an answer
         return answer
+
+    def _discard(self, answer: LineAnswer, reason: str) -> None:
+        """Count a run whose answer is not used."""
+        entry = answer.entry
+        if entry is not None and entry.prompt_tokens + entry.completion_tokens:
+            self._counters.discarded[reason] += 1
+            self._counters.discarded_nano[reason] += entry.cost_nano
 
     async def _pause(self, seconds: float) -> None:
         """Wait, but not longer than until `stop`."""

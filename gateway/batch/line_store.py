@@ -5,11 +5,12 @@ again. A line can therefore run twice if a gateway is killed, but only its first
 """
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
 from gateway.batch.ranges import NO_WORKER
+from gateway.tenancy.ledger.entry import Entry
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,18 +43,25 @@ class Progress:
         return self.completed + self.failed >= self.total
 
 
+class BatchRef(NamedTuple):
+    """Name of a batch in the store of lines."""
+
+    team: str
+    id: str
+
+
 class LineStore(Protocol):
     """Store of claims and results. Lines are numbered from 0 in the order in which to run them.
 
     All methods raise StoreUnavailable if the store does not answer.
     """
 
-    async def begin(self, batch: str, total: int) -> None:
+    async def begin(self, batch: BatchRef, total: int) -> None:
         """Add a batch with *total* lines. An existing batch stays as it is."""
         ...
 
     async def claim(
-        self, batch: str, owner: str, count: int, *, now: float, until: float, worker: str = NO_WORKER
+        self, batch: BatchRef, owner: str, count: int, *, now: float, until: float, worker: str = NO_WORKER
     ) -> list[int]:
         """Return up to *count* lines that *owner* now has to run on *worker*. First come lines of owners whose leases
         ended, and then lines of the worker's range, see `LineRanges`.
@@ -62,23 +70,33 @@ class LineStore(Protocol):
         """
         ...
 
-    async def renew(self, batch: str, owner: str, *, until: float) -> None:
+    async def renew(self, batch: BatchRef, owner: str, *, until: float) -> None:
         """Extend the lease of *owner* on all its lines to *until*, if it has claimed lines before."""
         ...
 
-    async def finish(self, batch: str, line: int, result: LineResult) -> bool:
-        """Store the result of a line, and return whether it is its first result. Later results are ignored."""
+    async def finish(self, batch: BatchRef, line: int, result: LineResult, entry: Entry | None = None) -> bool:
+        """Store the result of a line, and return whether it is its first result. Later results are ignored.
+
+        *entry* is written to the ledger in the same step if the result is the first one, and otherwise never. The
+        ledger therefore has one entry for each line in the output, of the run that is in the output.
+        """
         ...
 
-    async def progress(self, batch: str) -> Progress | None:
+    async def close(self, batch: BatchRef) -> None:
+        """Ignore further results of a batch. Call this before its output is written, which then contains every line
+        with a ledger entry.
+        """
+        ...
+
+    async def progress(self, batch: BatchRef) -> Progress | None:
         """Return how many lines of a batch are finished, or None if the batch does not exist."""
         ...
 
-    async def results(self, batch: str, start: int, stop: int) -> dict[int, LineResult]:
+    async def results(self, batch: BatchRef, start: int, stop: int) -> dict[int, LineResult]:
         """Return the results of the finished lines from *start* to *stop* - 1, by line."""
         ...
 
-    async def forget(self, batch: str) -> None:
+    async def forget(self, batch: BatchRef) -> None:
         """Remove a batch with its claims and results."""
         ...
 

@@ -1,11 +1,14 @@
-"""Claims and results of the lines of batches in Redis or Valkey. All Redis keys of a batch share one hash tag.
+"""Claims and results of the lines of batches in Redis or Valkey.
 
-warmgate:{BATCH}:lines       hash: total, completed and failed
-warmgate:{BATCH}:claims      hash: line -> owner
-warmgate:{BATCH}:owners      sorted set of owners, by the end of their leases
-warmgate:{BATCH}:returned    sorted set of lines whose owners lost their leases
-warmgate:{BATCH}:results     hash: line -> JSON
-warmgate:{BATCH}:ranges      hash: worker -> first line and end of its range, separated by a colon
+All Redis keys of a batch have the hash tag of its team, because the script that stores a result also writes the ledger
+of the team.
+
+warmgate:{TEAM}:batch:BATCH:lines       hash: total, completed, failed, and closed if results are ignored
+warmgate:{TEAM}:batch:BATCH:claims      hash: line -> owner
+warmgate:{TEAM}:batch:BATCH:owners      sorted set of owners, by the end of their leases
+warmgate:{TEAM}:batch:BATCH:returned    sorted set of lines whose owners lost their leases
+warmgate:{TEAM}:batch:BATCH:results     hash: line -> JSON
+warmgate:{TEAM}:batch:BATCH:ranges      hash: worker -> first line and end of its range, separated by a colon
 
 The script `lines_claim.lua` divides the lines as `LineRanges` does.
 """
@@ -16,13 +19,18 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
-from gateway.batch.line_store import LineResult, Progress, decoded, encoded
+from gateway.batch.line_store import BatchRef, LineResult, Progress, decoded, encoded
 from gateway.batch.ranges import NO_WORKER
 from gateway.storage.redis_link import RedisLink
+from gateway.tenancy.ledger import redis_usage
+from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.redis_usage import booking_of
 
-_BEGIN, _CLAIM, _FINISH = (
-    Path(__file__).with_name(f"lines_{name}.lua").read_text(encoding="utf-8") for name in ("begin", "claim", "finish")
+_BEGIN, _CLAIM, _CLOSE, _FINISH = (
+    Path(__file__).with_name(f"lines_{name}.lua").read_text(encoding="utf-8")
+    for name in ("begin", "claim", "close", "finish")
 )
+_FINISH = redis_usage.LUA + _FINISH
 
 
 class RedisLines:
@@ -31,27 +39,34 @@ class RedisLines:
     def __init__(self, link: RedisLink) -> None:
         self._link = link
 
-    async def begin(self, batch: str, total: int) -> None:
+    async def begin(self, batch: BatchRef, total: int) -> None:
+        # The ledger entries of its lines must be found. The set of teams is in another cluster slot.
+        await self._ask(lambda client: client.sadd(redis_usage.TEAMS, batch.team))
         await self._run(_BEGIN, batch, total)
 
     async def claim(
-        self, batch: str, owner: str, count: int, *, now: float, until: float, worker: str = NO_WORKER
+        self, batch: BatchRef, owner: str, count: int, *, now: float, until: float, worker: str = NO_WORKER
     ) -> list[int]:
         lines: list[int] = await self._run(_CLAIM, batch, owner, count, now, until, worker)
         return lines
 
-    async def renew(self, batch: str, owner: str, *, until: float) -> None:
+    async def renew(self, batch: BatchRef, owner: str, *, until: float) -> None:
         await self._ask(lambda client: client.zadd(_keys(batch)[2], {owner: until}, xx=True))
 
-    async def finish(self, batch: str, line: int, result: LineResult) -> bool:
-        return bool(await self._run(_FINISH, batch, line, encoded(result), "completed" if result.ok else "failed"))
+    async def finish(self, batch: BatchRef, line: int, result: LineResult, entry: Entry | None = None) -> bool:
+        field = "completed" if result.ok else "failed"
+        booking = () if entry is None else booking_of(entry)
+        return bool(await self._run(_FINISH, batch, line, encoded(result), field, *booking))
 
-    async def progress(self, batch: str) -> Progress | None:
+    async def close(self, batch: BatchRef) -> None:
+        await self._run(_CLOSE, batch)
+
+    async def progress(self, batch: BatchRef) -> Progress | None:
         fields = ["total", "completed", "failed"]
         values: list[bytes | None] = await self._ask(lambda client: client.hmget(_keys(batch)[0], fields))
         return None if values[0] is None else Progress(*(int(value or 0) for value in values))
 
-    async def results(self, batch: str, start: int, stop: int) -> dict[int, LineResult]:
+    async def results(self, batch: BatchRef, start: int, stop: int) -> dict[int, LineResult]:
         lines = range(start, stop)
         if not lines:
             return {}
@@ -60,10 +75,10 @@ class RedisLines:
         )
         return {line: decoded(value) for line, value in zip(lines, values, strict=True) if value is not None}
 
-    async def forget(self, batch: str) -> None:
+    async def forget(self, batch: BatchRef) -> None:
         await self._ask(lambda client: client.delete(*_keys(batch)))
 
-    async def _run(self, script: str, batch: str, *arguments: Any) -> Any:
+    async def _run(self, script: str, batch: BatchRef, *arguments: Any) -> Any:
         keys = _keys(batch)
         return await self._ask(lambda client: client.eval(script, len(keys), *keys, *arguments))
 
@@ -71,6 +86,6 @@ class RedisLines:
         return await self._link.ask(lambda client: cast("Awaitable[Any]", query(client)))
 
 
-def _keys(batch: str) -> tuple[str, ...]:
+def _keys(batch: BatchRef) -> tuple[str, ...]:
     names = ("lines", "claims", "owners", "returned", "results", "ranges")
-    return tuple(f"warmgate:{{{batch}}}:{name}" for name in names)
+    return tuple(f"warmgate:{{{batch.team}}}:batch:{batch.id}:{name}" for name in names)

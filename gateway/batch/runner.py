@@ -20,7 +20,7 @@ from gateway.batch.counters import BatchCounters
 from gateway.batch.enqueued import EnqueuedTokens
 from gateway.batch.files import FileInfo, Files
 from gateway.batch.line_runner import LineRunner
-from gateway.batch.line_store import LineResult, LineStore, Progress
+from gateway.batch.line_store import BatchRef, LineResult, LineStore, Progress
 from gateway.batch.plan import LineFault, PlanJob, Planned
 from gateway.batch.records import Record, RecordStore
 from gateway.batch.results import BatchFolder, usage_of, write_files
@@ -174,7 +174,7 @@ class BatchRunner:
             await asyncio.to_thread(folder.clear)
             await self._fail(batch, faults)
             return
-        await self._lines.begin(batch.id, planned.total)
+        await self._lines.begin(batch.ref, planned.total)
         await self._put(batch.changed(begun(info, planned.total, list(planned.models), self._wall_clock())))
 
     async def _enqueue(
@@ -221,7 +221,7 @@ class BatchRunner:
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         record = await self._store.find(batch.team, batch.id)
-        progress = await self._lines.progress(batch.id)
+        progress = await self._lines.progress(batch.ref)
         if record is None or progress is None or batch_in(record).info.status != "in_progress":
             return
         batch, now = batch_in(record), self._wall_clock()
@@ -242,14 +242,15 @@ class BatchRunner:
     async def _finalize(self, batch: TeamBatch) -> None:
         """Write the files of the batch, and end it."""
         info, folder = batch.info, self._folder(batch)
-        progress = await self._lines.progress(batch.id)
+        progress = await self._lines.progress(batch.ref)
         if progress is None:  # cancelled before its lines were known
             nothing = ended(
                 info, Progress(0, 0, 0), usage_of(()), output_file_id=None, error_file_id=None, now=self._wall_clock()
             )
             await self._end(batch, nothing)
             return
-        results = await self._results(batch.id, progress.total)
+        await self._lines.close(batch.ref)
+        results = await self._results(batch.ref, progress.total)
         output, errors = (self._file_id(batch.id, kind) for kind in ("output", "error"))
         path = self._files.rules.folder
         written = await asyncio.to_thread(
@@ -274,10 +275,10 @@ class BatchRunner:
         )
         await self._end(batch, final)
 
-    async def _results(self, batch_id: str, total: int) -> dict[int, LineResult]:
+    async def _results(self, batch: BatchRef, total: int) -> dict[int, LineResult]:
         found: dict[int, LineResult] = {}
         for start in range(0, total, READ):
-            found |= await self._lines.results(batch_id, start, min(total, start + READ))
+            found |= await self._lines.results(batch, start, min(total, start + READ))
         return found
 
     async def _add(self, batch: TeamBatch, file_id: str, kind: str, size: int, lines: int) -> None:
@@ -299,7 +300,7 @@ class BatchRunner:
         await self._store.remove(batch.team, batch.id)
 
     async def _clean(self, batch: TeamBatch) -> None:
-        await self._lines.forget(batch.id)
+        await self._lines.forget(batch.ref)
         await asyncio.to_thread(self._folder(batch).clear)
 
     async def _put(self, batch: TeamBatch) -> bool:

@@ -25,7 +25,7 @@ from gateway.protocol.request_hints import MAX_NAME_LENGTH, short_name
 from gateway.protocol.usage import Usage
 from gateway.proxy.exchange import Account, Exchange
 from gateway.proxy.incoming import CallerGone, Incoming
-from gateway.tenancy.ledger.entry import NANO, Entry
+from gateway.tenancy.ledger.entry import NANO, Draft, Entry, no_entry
 from gateway.tenancy.ledger.price import Price
 from gateway.tenancy.ledger.record import Outcome
 from gateway.tenancy.ledger.recorder import Recorder, to_nano
@@ -108,6 +108,8 @@ class Admission:
     def _note_caller(self, caller: Caller, incoming: Incoming, exchange: Exchange) -> None:
         exchange.team = caller.team_name
         exchange.key = caller.key_id
+        if caller.is_batch:
+            exchange.entries = incoming.entries
         if self._hit_headers != "shared":  # a hit on a prompt of another team shows how much of it was guessed
             exchange.shows_hits = self._hit_headers == "own" and caller.team.isolated_cache
         if caller.end_user is not None:  # a verified token takes precedence over what a client says
@@ -316,7 +318,11 @@ class Admission:
             saved_nano=saved_nano,
             now=now,
         )
-        self._quota.settle(reservation, outcome, used, cost_usd, entry, counts=exchange.error == _GUESSED)
+        draft: Draft = entry
+        if exchange.entries is not None:
+            exchange.entries.append(entry)
+            draft = no_entry
+        self._quota.settle(reservation, outcome, used, cost_usd, draft, counts=exchange.error == _GUESSED)
 
 
 class PendingReservation(Account):
@@ -338,8 +344,12 @@ class PendingReservation(Account):
         self.exchange.account = self
         self.exchange.limits_left = reservation.headers
 
-    def __call__(self, expected: Tokens) -> Entry:
-        """Return the ledger entry of a request that was never settled, with the *expected* tokens as usage."""
+    def __call__(self, expected: Tokens) -> Entry | None:
+        """Return the ledger entry of a request that was never settled, with the *expected* tokens as usage. Return None
+        if the sender of the request writes the entry.
+        """
+        if self.exchange.entries is not None:
+            return None
         exchange, price = self.exchange, _FREE if self.model is None else self.model.pricing.current
         return _entry(
             self._recorder,

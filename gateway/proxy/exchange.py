@@ -43,8 +43,9 @@ class Account:
         """Share of the price that the caller pays if a worker answers: less than 1 for lines of batches."""
         return self.model.pricing.batch_share if self.model is not None and self.caller.is_batch else 1.0
 
-    def __call__(self, expected: Tokens) -> Entry:
-        """Return the ledger entry of a request that is never settled, for the reserved tokens *expected*.
+    def __call__(self, expected: Tokens) -> Entry | None:
+        """Return the ledger entry of a request that is never settled, for the reserved tokens *expected*, or None if
+        the sender of the request writes the entry.
 
         A subclass in `gateway.proxy.admission` implements this method. A compiled class can be called only if its base
         class can be called too.
@@ -116,6 +117,8 @@ class Exchange:
     prompt_tokens: float = 0.0
     """Number of prompt tokens, exact or estimated, before the engine reports its count."""
     streamed_events: int = 0
+    entries: list[Entry] | None = None
+    """List for the ledger entry if the sender of the request writes the entry, or None if the settlement writes it."""
     limits_left: tuple[tuple[bytes, bytes], ...] = ()
     """Response headers that report how much is left of the caller's limits."""
     attempts: int = 0

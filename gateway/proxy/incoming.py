@@ -9,6 +9,7 @@ from gateway.protocol import headers as header_rules
 from gateway.protocol.body import MAX_NAME_CHARACTERS
 from gateway.protocol.headers import Headers
 from gateway.protocol.request_hints import REWRITE_HEADERS
+from gateway.tenancy.ledger.entry import Entry
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -61,6 +62,14 @@ class Incoming:
     def choose_model(self, name: str) -> None:
         """Let the model *name* replace the model in the body."""
         self._chosen_model = name
+
+    @property
+    def entries(self) -> list[Entry] | None:
+        """List for the ledger entry of the request if the gateway itself writes the entry together with other data, or
+        None. Only the gateway itself sets it, never a caller.
+        """
+        entries: list[Entry] | None = self._scope.get("entries")
+        return entries
 
     @property
     def method(self) -> str:

@@ -1,4 +1,4 @@
-"""Metrics about batches: lines in flight, finished lines, and batches that ended."""
+"""Metrics about batches: lines in flight, finished lines, discarded runs, and batches that ended."""
 
 from collections.abc import Iterator
 
@@ -6,6 +6,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.batch.counters import BatchCounters
+from gateway.tenancy.ledger.entry import NANO
 
 
 class BatchMetrics(Collector):
@@ -32,4 +33,19 @@ class BatchMetrics(Collector):
         )
         for status, count in self._counters.ended.items():
             ended.add_metric((status,), count)
-        yield from (in_flight, lines, ended)
+        discarded = CounterMetricFamily(
+            "warmgate_batch_discarded_runs",
+            "Runs of lines whose answers were not used, and which are not in the ledger. Reason: retried, stopped or "
+            "late.",
+            labels=("reason",),
+        )
+        for reason, count in self._counters.discarded.items():
+            discarded.add_metric((reason,), count)
+        cost = CounterMetricFamily(
+            "warmgate_batch_discarded_cost_usd",
+            "Cost in US dollars of the runs in warmgate_batch_discarded_runs_total.",
+            labels=("reason",),
+        )
+        for reason, nano in self._counters.discarded_nano.items():
+            cost.add_metric((reason,), nano / NANO)
+        yield from (in_flight, lines, ended, discarded, cost)

@@ -1,6 +1,7 @@
 """A batch of 5,000 lines on three gateways and a real Redis, of which one is killed every ten seconds.
 
-Run it with `make batch-chaos`. Every line is in the output once. The test prints how often lines ran, by the ledger.
+Run it with `make batch-chaos`. Every line is in the output once, and the ledger has the run in the output: its sums are
+the sums of the output in requests, tokens and costs. Runs of killed gateways are in no sum.
 """
 
 import asyncio
@@ -29,6 +30,9 @@ from tests.storage import RedisServer
 LINES = int(os.environ.get("BATCH_CHAOS_LINES", "5000"))
 KILL_EVERY_S = 10.0
 GATEWAYS = 3
+PRICE = {"input_usd": 2.0, "cached_input_usd": 1.0, "output_usd": 8.0}
+"""Dollars per million tokens."""
+LIMITS = {"tokens_per_minute": 1_000_000_000, "usd_per_month": 1_000_000}
 WORKERS = 4
 PATIENCE_S = 1200.0
 GONE = (openai.APIConnectionError, openai.InternalServerError, httpx.HTTPError)
@@ -37,8 +41,9 @@ GONE = (openai.APIConnectionError, openai.InternalServerError, httpx.HTTPError)
 def settings(folder: Path, store: str, workers: list[str]) -> dict[str, Any]:
     return {
         "server": {"port": 0},
-        "models": [{"name": "tiny", "workers": [{"url": url} for url in workers]}],
-        "teams": [{"name": "blue", "keys": [{"id": "ci", "secret": HELD_KEY}]}],
+        "models": [{"name": "tiny", "workers": [{"url": url} for url in workers], "price": PRICE}],
+        # With limits, the store holds reservations, which it settles if their gateway was killed.
+        "teams": [{"name": "blue", "keys": [{"id": "ci", "secret": HELD_KEY}], "limits": LIMITS}],
         "admin": {"keys": [{"id": "root", "role": "owner", "secret": OWNER}]},
         "store": {"url": store},
         "files": {"folder": str(folder / "files")},
@@ -93,13 +98,29 @@ async def killing(gateways: Gateways, redis: RedisServer, kills: Counter[str]) -
         kills["gateway" if turn % 4 else "redis"] += 1
 
 
-async def ledger(gateway: GatewayProcess, batch_id: str) -> Counter[str]:
-    """Return the number of answered runs in the ledger, by request id."""
+async def ledger(gateway: GatewayProcess) -> list[dict[str, Any]]:
+    """Return all records of the ledger."""
     response = await gateway.http.get("/admin/v1/usage/export?format=jsonl", headers=bearer(OWNER), timeout=60)
-    records = [json.loads(line) for line in response.text.splitlines()]
-    return Counter(
-        each["request_id"] for each in records if each["request_id"].startswith(batch_id) and each["outcome"] == "ok"
-    )
+    return [json.loads(line) for line in response.text.splitlines()]
+
+
+async def sums(gateway: GatewayProcess) -> dict[str, Any]:
+    """Return the sums of the ledger."""
+    response = await gateway.http.get("/admin/v1/usage", headers=bearer(OWNER), timeout=60)
+    return dict(response.json()["total"])
+
+
+def use_of(answered: list[dict[str, Any]]) -> dict[str, tuple[int, int, float]]:
+    """Return the tokens of the prompt and of the answer, and their cost, of each line in the output, by request id."""
+    found: dict[str, tuple[int, int, float]] = {}
+    for each in answered:
+        usage = each["response"]["body"]["usage"]
+        prompt, output = usage["prompt_tokens"], usage["completion_tokens"]
+        cached = (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0)
+        price = PRICE["input_usd"] * (prompt - cached) + PRICE["cached_input_usd"] * cached
+        cost_usd = (price + PRICE["output_usd"] * output) / 1e6
+        found[each["response"]["request_id"]] = (prompt, output, round(cost_usd, 9))
+    return found
 
 
 @pytest.mark.redis
@@ -132,13 +153,24 @@ async def test_every_line_is_in_the_output_once(tmp_path: Path, durable_redis_se
         async with client(gateways.running[0]) as api:
             content = (await api.files.content(found.output_file_id)).content
         answered = [json.loads(line) for line in content.splitlines()]
-        runs = await ledger(gateways.running[0], batch.id)
+        records = await ledger(gateways.running[0])
+        summed = await sums(gateways.running[0])
 
         sys.stdout.write(
             f"\n{LINES} lines in {took_s:.0f} s, kills: {dict(kills)}; {len(answered)} outputs; "
-            f"ledger: {runs.total()} answered runs of {len(runs)} lines\n"
+            f"ledger: {summed['requests']} requests, {summed['prompt_tokens']} + {summed['completion_tokens']} tokens, "
+            f"{summed['cost_usd']:.6f} USD\n"
         )
         assert [str(n) for n in range(LINES)] == [each["custom_id"] for each in answered]
         assert {200} == {each["response"]["status_code"] for each in answered}
         assert (LINES, 0) == (found.request_counts.completed, found.request_counts.failed)
         assert sum(each["response"]["body"]["usage"]["total_tokens"] for each in answered) == found.usage.total_tokens
+        use = use_of(answered)
+        assert use == {
+            each["request_id"]: (each["prompt_tokens"], each["completion_tokens"], round(each["cost_usd"], 9))
+            for each in records
+        }
+        assert (LINES, LINES, LINES) == (len(records), len(use), summed["requests"])
+        assert sum(prompt for prompt, _, _ in use.values()) == summed["prompt_tokens"]
+        assert sum(output for _, output, _ in use.values()) == summed["completion_tokens"]
+        assert sum(round(1e9 * cost_usd) for _, _, cost_usd in use.values()) == round(1e9 * summed["cost_usd"])

@@ -8,7 +8,7 @@ from functools import partial
 
 import pytest
 
-from gateway.tenancy.ledger.entry import Entry
+from gateway.tenancy.ledger.entry import Entry, no_entry
 from gateway.tenancy.quota.limit import Charge, Granted, Limit, Refused
 from gateway.tenancy.quota.meters import Meters
 from tests.contracts.embedded_quota import embedded
@@ -149,6 +149,23 @@ async def test_a_request_without_charges_is_granted_and_booked(stage: QuotaStage
     await settle(stage, reserve.last)
 
     assert [reserve.last] == [each.record.request_id for each in await stage.booked()]
+
+
+async def test_a_request_whose_entry_is_written_elsewhere_is_only_charged(stage: QuotaStage) -> None:
+    """Whether it ends, or its lease ends before."""
+    store = stage.store
+    for reservation in ("settled", "lost"):
+        assert isinstance(await store.reserve("blue", reservation, [Charge(TOKENS, 30.0)], no_entry), Granted)
+    store.settle("blue", "settled", [Charge(TOKENS, 10.0)], no_entry)
+    store.book("blue", no_entry)
+    await stage.carried_out()
+    assert 20.0 == pytest.approx(await remaining(stage, TOKENS), abs=0.001)
+    await stage.advance(LEASE_S + 60.0)
+    assert isinstance(await store.reserve("blue", "later", [Charge(TOKENS, 1.0)], no_entry), Granted)
+    await settle(stage, "later", Charge(TOKENS, 1.0))
+
+    found = [each.request_id for each in await stage.booked()]
+    assert ["later"] == [each for each in found if not each.startswith("lost-")]
 
 
 async def test_a_calendar_that_is_behind_starts_no_period(stage: QuotaStage) -> None:

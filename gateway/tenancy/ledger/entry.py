@@ -175,7 +175,11 @@ class Entry:
         return f"Entry(day={self.day!r}, record={self.record!r})"
 
 
-Draft = Callable[[], Entry]
-"""Function that creates a ledger entry from the data recorded at the end of the request. The writer can call drafts in
-any thread, one batch after another.
+Draft = Callable[[], Entry | None]
+"""Function that creates a ledger entry from the data recorded at the end of the request, or returns None for a request
+without an entry. The writer can call drafts in any thread, one batch after another.
 """
+
+
+def no_entry() -> None:
+    """Return no ledger entry, as the `Draft` of a request whose entry is written elsewhere."""

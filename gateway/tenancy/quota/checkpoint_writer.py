@@ -187,7 +187,7 @@ class CheckpointWriter:
                     connection, [checkpoints.unlikely_of(meter, units) for meter, units in changed]
                 )
             if entries:
-                self._book(connection, [entry() for entry in entries])
+                self._book(connection, [entry for draft in entries if (entry := draft()) is not None])
 
         try:
             await self._file.run(act)

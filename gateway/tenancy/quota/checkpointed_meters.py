@@ -112,9 +112,14 @@ class CheckpointedMeters:
         """Settle reservations whose lease has ended, and drop the meters of unused limits."""
         now = self._clock()
         for held in self._meters.expire(now):
-            if held.lost is not None:
-                self._writer.add(held.lost())  # made here: it reads what only this thread may read
+            self._add_lost(held.lost)
         for hold in self._meters.expire_plans(now):
-            self._writer.add(hold())
+            self._add_lost(hold)
         self._meters.forget(now)
         self._writer.remove_ended()
+
+    def _add_lost(self, lost: Draft | None) -> None:
+        """Record the entry of *lost*. It is made here, because it reads data that only this thread may read."""
+        entry = None if lost is None else lost()
+        if entry is not None:
+            self._writer.add(entry)

@@ -200,8 +200,10 @@ class PlanHold:
         """Return the part of `units` of a budget that is beyond the likely use."""
         return self.usd - self.likely_usd if what == USD else self.most_both - self.both
 
-    def __call__(self) -> Entry:
-        """Return the ledger entry to write if the request is never settled, so that a hold can be used as a `Draft`."""
+    def __call__(self) -> Entry | None:
+        """Return the ledger entry to write if the request is never settled, so that a hold can be used as a `Draft`.
+        Return None if there is nothing to write.
+        """
         raise NotImplementedError
 
 

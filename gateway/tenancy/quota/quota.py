@@ -25,8 +25,10 @@ MOST_OUTPUT_TOKENS = 16_384
 UNRESERVED_WAIT_S = 1.0
 """Seconds until an answer might have ended. The end cannot be predicted, and one retry per second costs little."""
 
-LostEntry = Callable[[Tokens], Entry]
-"""Function that returns the ledger entry of a request that is never settled, given the reserved tokens."""
+LostEntry = Callable[[Tokens], Entry | None]
+"""Function that returns the ledger entry of a request that is never settled, given the reserved tokens, or None if the
+entry is written elsewhere.
+"""
 
 
 class Ask:
@@ -173,7 +175,7 @@ class Reservation(PlanHold):
         """Return the cost of *completion* completion tokens in US dollars."""
         return self.metered.cost_usd(0.0, 0.0, completion)
 
-    def __call__(self) -> Entry:
+    def __call__(self) -> Entry | None:
         assert self._lost is not None, "the entry is not settled yet"
         return self._lost(self.expected)
 

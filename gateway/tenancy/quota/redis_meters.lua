@@ -174,6 +174,13 @@ local function is_ended(reservation)
   return redis.call('ZSCORE', ENDED, reservation)
 end
 
+-- The booking of a request whose entry is written elsewhere is empty.
+local function book(booking)
+  if booking[1] then
+    ledger_book(unpack(booking))
+  end
+end
+
 local function remember_ended(reservation)
   redis.call('ZADD', ENDED, exact(now + ENDED_KEPT_S), reservation)
   redis.call('EXPIRE', ENDED, 2 * ENDED_KEPT_S)
@@ -248,7 +255,7 @@ local function reap()
     local charges, booking = release(reservation)
     if charges then
       settle(charges, likely_by_id(charges))
-      ledger_book(unpack(booking))
+      book(booking)
       remember_ended(reservation)
     end
     redis.call('ZREM', ENDS, reservation)
@@ -339,7 +346,7 @@ function operations.settle(reservation, charges, booking)
     end
     remember_ended(reservation)
   end
-  ledger_book(unpack(booking))
+  book(booking)
 end
 
 -- Gives everything back. A reservation that arrives later is not held.
@@ -361,7 +368,7 @@ function operations.adopt(reservation, charges, booking)
 end
 
 function operations.book(_, _, booking)
-  ledger_book(unpack(booking))
+  book(booking)
 end
 
 -- ARGV: msgpack of {number of the first, {what, reservation, charges, booking}, ...}. Skips operations that were carried

@@ -57,8 +57,8 @@ class Operation(NamedTuple):
     reservation: str
     charges: Sequence[Charge]
     entry: Entry | None
-    """Ledger entry of the operation. For ``adopt``, it is recorded if the reservation is lost. For ``drop``, it is
-    None.
+    """Ledger entry of the operation. For ``adopt``, it is recorded if the reservation is lost. For ``drop``, and for
+    requests whose entries are written elsewhere, it is None.
     """
 
 
@@ -126,10 +126,7 @@ class RedisMeters:
 
         Numbers of a team increase by one. The store skips numbers that it has already seen.
         """
-        rows = [
-            (each.what, each.reservation, _charges(each.charges), () if each.entry is None else _booking(each.entry))
-            for each in operations
-        ]
+        rows = [(each.what, each.reservation, _charges(each.charges), _booking(each.entry)) for each in operations]
         await self._run(team, "carry_out", _pack([first, *rows]))
 
     async def tend(self, team: str, alive: Sequence[str], *, cursor: int = 0) -> Tended:
@@ -177,10 +174,12 @@ class RedisMeters:
         return await self._link.ask(question)
 
 
-def _booking(entry: Entry) -> list[msgspec.Raw]:
+def _booking(entry: Entry | None) -> list[msgspec.Raw]:
     """Return the booking of *entry* with all fields as msgpack str 32. The cmsgpack library in some Redis versions does
-    not support the bin format.
+    not support the bin format. Without an entry, the booking is empty.
     """
+    if entry is None:
+        return []
     return [msgspec.Raw(b"\xdb" + len(field).to_bytes(4, "big") + field) for field in booking_of(entry)]
 
 

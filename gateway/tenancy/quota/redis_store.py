@@ -112,7 +112,9 @@ class RedisQuotaStore:
 
     def book(self, team: str, entry: Draft) -> None:
         self._sender.register(team)
-        self._sender.add(team, Operation("book", "", (), entry()))
+        made = entry()
+        if made is not None:
+            self._sender.add(team, Operation("book", "", (), made))
 
     def doubt(self, fault: StoreUnfit) -> None:
         """Treat the store as unavailable until *verify* succeeds, if *fault* means that the store has no data."""

@@ -8,7 +8,7 @@ import pytest
 from gateway.batch.batch import begun, finalizing
 from gateway.batch.batches import Batches, BatchRules
 from gateway.batch.files import FileInfo, Files
-from gateway.batch.line_store import LineResult, Progress
+from gateway.batch.line_store import BatchRef, LineResult, Progress
 from gateway.batch.sqlite_lines import SqliteLines
 from gateway.batch.sqlite_records import SqliteRecords
 from gateway.protocol.errors import Conflict, InvalidField, QuotaSpent, UnknownBatch, UnknownFile
@@ -145,8 +145,8 @@ async def test_batches_are_listed_in_pages(tmp_path: Path) -> None:
 async def test_a_running_batch_shows_its_progress(tmp_path: Path) -> None:
     async with staged(tmp_path) as stage:
         batch_id = await stage.created()
-        await stage.lines.begin(batch_id, 5)
-        await stage.lines.finish(batch_id, 0, LineResult("p", 0, 1, ok=True))
+        await stage.lines.begin(BatchRef("blue", batch_id), 5)
+        await stage.lines.finish(BatchRef("blue", batch_id), 0, LineResult("p", 0, 1, ok=True))
 
         assert Progress(5, 1, 0) == (await stage.batches.find("blue", batch_id))[1]
 

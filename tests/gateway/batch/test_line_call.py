@@ -8,6 +8,8 @@ import pytest
 from gateway.batch import line_call
 from gateway.batch.line_call import LineAnswer, answered, error_of, output_of, result_of
 from gateway.batch.line_store import LineResult
+from gateway.tenancy.ledger.entry import Entry
+from tests.gateway.tenancy.ledger.examples import an_entry
 
 CHAT = "/v1/chat/completions"
 USAGE = (
@@ -19,10 +21,17 @@ USAGE = (
 class _App:
     """Answers every request with *body*, and keeps its scope and body."""
 
-    def __init__(self, status: int, *body: bytes, headers: list[tuple[bytes, bytes]] | None = None) -> None:
+    def __init__(
+        self,
+        status: int,
+        *body: bytes,
+        headers: list[tuple[bytes, bytes]] | None = None,
+        entry: Entry | None = None,
+    ) -> None:
         self._status = status
         self._body = body
         self._headers = headers or []
+        self._entries = [] if entry is None else [entry]
         self.scope: MutableMapping[str, Any] = {}
         self.heard = b""
 
@@ -33,6 +42,7 @@ class _App:
         send: Callable[[MutableMapping[str, Any]], Awaitable[None]],
     ) -> None:
         self.scope = scope
+        scope["entries"].extend(self._entries)
         self.heard = (await receive())["body"]
         disconnect = asyncio.ensure_future(receive())
         await send({"type": "http.response.start", "status": self._status, "headers": self._headers})
@@ -53,6 +63,14 @@ async def test_a_line_is_a_request_of_its_own() -> None:
     assert LineAnswer(200, b'{"a":1}', None) == await asked(app)
     assert (CHAT, "POST", b"{}") == (app.scope["path"], app.scope["method"], app.heard)
     assert {(b"authorization", b"Bearer s"), (b"x-request-id", b"batch_1-0")} < set(app.scope["headers"])
+
+
+async def test_a_line_has_the_ledger_entry_that_its_request_made() -> None:
+    """The worker generated an answer that is too large too."""
+    small, large = _App(200, b"{}", entry=an_entry()), _App(200, b"x" * 20, entry=an_entry())
+
+    assert an_entry() == (await asked(small)).entry
+    assert an_entry() == (await asked(large)).entry
 
 
 async def test_the_time_to_wait_is_read_from_the_answer() -> None:

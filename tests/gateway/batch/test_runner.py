@@ -17,10 +17,14 @@ from gateway.batch.counters import BatchCounters
 from gateway.batch.identity import Urgency
 from gateway.batch.lane import Lane
 from gateway.batch.line_runner import LineRunner
+from gateway.batch.line_store import BatchRef, LineResult
 from gateway.batch.plan import PlanJob, Planned, plan
 from gateway.batch.results import BatchFolder
 from gateway.batch.runner import BatchRunner
 from gateway.protocol.errors import InvalidKey, UnknownModel
+from gateway.tenancy.ledger import sqlite_usage
+from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
+from gateway.tenancy.ledger.usage_store import Period, RecordQuery
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.team import Team
@@ -30,9 +34,14 @@ from tests.fakes.backends import Answers
 from tests.gateway.batch.examples import NOW, TYPE, a_form, in_pieces, names_in
 from tests.gateway.batch.test_batches import FIELDS, RULES, Stage
 from tests.gateway.examples import Clock, a_model, the_models
+from tests.gateway.tenancy.ledger.examples import an_entry
 
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+def of_blue(batch_id: str) -> BatchRef:
+    return BatchRef("blue", batch_id)
 
 
 class _App:
@@ -49,6 +58,7 @@ class _App:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         name = json.loads((await receive())["body"])["input"]
         self.asked.append(name)
+        scope["entries"].append(an_entry(request_id=name, cost_usd=0.25))
         self.workers.append(scope["workers"])
         fleet = self.model.fleet
         request = Request(Prefix(b""), 4, 1.0, 1.0, streams=False, allowed=scope["workers"])
@@ -147,7 +157,9 @@ class Running:
 
     async def completed(self, batch_id: str, lines: int) -> None:
         async with asyncio.timeout(50):
-            while (progress := await self.stage.lines.progress(batch_id)) is None or progress.completed < lines:
+            while (
+                progress := await self.stage.lines.progress(of_blue(batch_id))
+            ) is None or progress.completed < lines:
                 await asyncio.sleep(0.005)
 
     async def ids(self, file_id: str | None) -> list[str]:
@@ -176,6 +188,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @asynccontextmanager
 async def running(folder: Path, app: _App | None = None, *, gateways: int = 1) -> AsyncIterator[Running]:
     stage = Stage(folder)
+    await stage.file.run(sqlite_usage.create)
     found = Running(folder, stage, app or _App())
     async with asyncio.TaskGroup() as tasks:
         loops = [tasks.create_task(found.runner.run())]
@@ -219,10 +232,19 @@ async def test_lines_that_failed_are_tried_again(tmp_path: Path) -> None:
     async with running(tmp_path, app) as gateway:
         batch = await gateway.ended(await gateway.create("a", "b", "c", "d"))
 
-        assert ({"completed": 2, "failed": 2}, {"completed": 1}) == (gateway.counters.lines, gateway.counters.ended)
+        assert ({"completed": 2, "failed": 2}, {"completed": 1}) == (
+            +gateway.counters.lines,
+            +gateway.counters.ended,
+        )
         assert ["a", "c"] == await gateway.ids(batch.info.output_file_id)
         assert ["b", "d"] == await gateway.ids(batch.info.error_file_id)
+        records = (await SqliteUsage(gateway.stage.file).records(RecordQuery(period=Period.month("2026-11")))).items
     assert (3, 3, 6, 1) == tuple(map(app.asked.count, "abcd"))
+    assert ["a", "b", "c", "d"] == sorted(each.request_id for each in records)
+    assert ({"retried": 9}, {"retried": 9 * 250_000_000}) == (
+        +gateway.counters.discarded,
+        +gateway.counters.discarded_nano,
+    )
 
 
 async def test_faults_of_lines_end_a_batch(tmp_path: Path) -> None:
@@ -296,18 +318,38 @@ async def test_lines_of_a_gateway_that_died_run_again(tmp_path: Path) -> None:
         gateway.app.may_answer.clear()
         batch_id = await gateway.create(*"abcdefghi")
         await gateway.reached(batch_id, "in_progress")
-        dead = await gateway.stage.lines.claim(batch_id, "dead", 2, now=NOW, until=NOW + 10)
+        dead = await gateway.stage.lines.claim(of_blue(batch_id), "dead", 2, now=NOW, until=NOW + 10)
         gateway.app.may_answer.set()
         async with asyncio.timeout(50):
-            while (progress := await gateway.stage.lines.progress(batch_id)) is None or progress.completed < 9 - len(
-                dead
-            ):
+            while (
+                progress := await gateway.stage.lines.progress(of_blue(batch_id))
+            ) is None or progress.completed < 9 - len(dead):
                 await asyncio.sleep(0.005)
         assert "in_progress" == (await gateway.find(batch_id)).info.status
         gateway.clock.now = NOW + 11
         batch = await gateway.ended(batch_id)
 
         assert list("abcdefghi") == await gateway.ids(batch.info.output_file_id)
+
+
+async def test_the_answer_to_a_line_that_ran_elsewhere_meanwhile_is_discarded(tmp_path: Path) -> None:
+    """The ledger has the run of the other gateway, because the output has it."""
+    async with running(tmp_path) as gateway:
+        gateway.app.may_answer.clear()
+        batch_id = await gateway.create("a")
+        async with asyncio.timeout(50):
+            while not gateway.app.asked:
+                await asyncio.sleep(0.005)
+        part = BatchFolder(tmp_path, batch_id).part("elsewhere")
+        part.write_bytes(b"{}\n")
+        result = LineResult(part.name, 0, 3, ok=False)
+        assert await gateway.stage.lines.finish(of_blue(batch_id), 0, result, an_entry(request_id="elsewhere"))
+        gateway.app.may_answer.set()
+        await gateway.ended(batch_id)
+        records = (await SqliteUsage(gateway.stage.file).records(RecordQuery(period=Period.month("2026-11")))).items
+
+    assert ["elsewhere"] == [each.request_id for each in records]
+    assert ({"late": 1}, {}) == (+gateway.counters.discarded, +gateway.counters.lines)
 
 
 async def test_a_gateway_that_stops_starts_no_more_lines(tmp_path: Path) -> None:
@@ -330,6 +372,7 @@ async def test_a_gateway_that_stops_starts_no_more_lines(tmp_path: Path) -> None
                 await asyncio.sleep(0.005)
 
     assert 4 == len(app.asked)
+    assert {"stopped": 4} == +gateway.counters.discarded
     assert not app.may_answer.is_set()
     assert batch_id
 
@@ -398,6 +441,7 @@ async def test_lines_of_a_batch_near_its_end_are_raised(tmp_path: Path) -> None:
 
 async def test_a_batch_goes_on_after_most_of_a_day_without_gateways(tmp_path: Path) -> None:
     app, stage = _App(), Stage(tmp_path)
+    await stage.file.run(sqlite_usage.create)
     gateway = Running(tmp_path, stage, app)
     async with asyncio.TaskGroup() as tasks:
         app.may_answer.clear()

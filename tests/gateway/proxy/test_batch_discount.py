@@ -1,10 +1,12 @@
-"""The price of lines of batches."""
+"""The price and the ledger entries of lines of batches."""
 
 import pytest
 
 from gateway.app.tenancy import Tenancy
+from gateway.tenancy.ledger.entry import Entry
 from gateway.tenancy.ledger.price import Price
 from tests.fakes.backends import Answers, Refuses
+from tests.gateway.asgi import Caller
 from tests.gateway.examples import CHAT, WHOLE, a_model
 from tests.gateway.proxy.stage import Stage
 from tests.gateway.tenancy_examples import AUTHORIZATION, a_team, a_tenancy, at_work, booked
@@ -32,6 +34,26 @@ async def test_a_line_costs_less_than_a_request() -> None:
         records = await booked(tenancy, 2)
 
     assert [(7, 2, 11e-6), (7, 2, 5.5e-6)] == [(r.prompt_tokens, r.completion_tokens, r.cost_usd) for r in records]
+
+
+async def test_the_sender_of_a_line_writes_its_entry() -> None:
+    """The ledger has only the entry of the ordinary request, which cannot hand in a list."""
+    async with at_work(a_tenancy(a_team())) as tenancy:
+        lend(tenancy)
+        stage = Stage(a_model(Answers(200, WHOLE), price=PRICE), tenancy=tenancy)
+        entries: list[Entry] = []
+        for key in (LINE, AUTHORIZATION):
+            caller = Caller(CHAT, headers=[key, (b"x-request-id", key[1][-5:])])
+            caller.scope["entries"] = entries
+            await caller.call(stage.proxy)
+            assert 200 == caller.status
+        records = await booked(tenancy, 1)
+
+    assert ["batch"] == [each.request_id for each in entries]
+    assert [(7, 2, 11e-6)] == [
+        (each.record.prompt_tokens, each.record.completion_tokens, each.record.cost_usd) for each in entries
+    ]
+    assert [AUTHORIZATION[1][-5:].decode()] == [each.request_id for each in records]
 
 
 async def test_a_line_that_a_fallback_answers_has_no_discount() -> None:

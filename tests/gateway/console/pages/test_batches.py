@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 
 from gateway.batch.batch import BatchUsage, ended, failed, finalizing
-from gateway.batch.line_store import Progress
+from gateway.batch.line_store import BatchRef, Progress
 from gateway.batch.plan import LineFault
 from tests.gateway.api.admin_v1.administration import KEYS
 from tests.gateway.api.admin_v1.test_batches import a_gateway
@@ -129,7 +129,7 @@ async def test_a_running_batch_shows_how_much_is_done(tmp_path: Path) -> None:
         batch, _ = await stage.batches.find("blue", batch_id)
         info = msgspec.structs.replace(batch.info, status="in_progress", total=8)
         await stage.store.put(batch.changed(info).record)
-        await stage.lines.begin(batch_id, 8)
+        await stage.lines.begin(BatchRef("blue", batch_id), 8)
         text = await text_of(site, f"/console/batches/{batch_id}?team=blue")
 
     assert '<span class="state good">in progress</span>' in text
