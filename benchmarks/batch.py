@@ -22,7 +22,7 @@ from benchmarks.report import Bar, Circumstances, Report, Table, argument_parser
 from cache_index import WorkerId
 from engine_model.engine import EngineError
 from gateway.batch.gate import Gate
-from gateway.batch.plan import shared_bytes, sort_key
+from gateway.batch.order import run_order, sort_key
 from gateway.batch.ranges import NO_WORKER, LineRange, LineRanges
 from replay.entrant import GATEWAY_TOKENS_PER_S, Entrant
 from replay.gateway import Gateway
@@ -78,10 +78,12 @@ class LinePolicy(Gateway):
     def __init__(self, setup: Setup, lines: Sequence[Recorded], *, is_ordered: bool, per_worker: int) -> None:
         super().__init__(setup, STRATEGY)
         self._gate = Gate(per_worker=per_worker)
-        keys = [_key(line) for line in lines]
-        places = sorted(range(len(lines)), key=keys.__getitem__) if is_ordered else range(len(lines))
-        self._line_at = [lines[place] for place in places]
-        self._key_at = [keys[place] for place in places]
+        self._line_at, self._step_at = list(lines), [float(line.prompt_tokens) for line in lines]
+        if is_ordered:
+            sizes = [line.prompt_tokens * BYTES_PER_BLOCK // BLOCK_TOKENS for line in lines]
+            order = run_order([_key(line) for line in lines], sizes)
+            self._line_at = [lines[each.index] for each in order]
+            self._step_at = [max(1.0, each.step_bytes * BLOCK_TOKENS / BYTES_PER_BLOCK) for each in order]
         self._is_ordered = is_ordered
         self._ranges = LineRanges([LineRange(NO_WORKER, 0, len(lines))])
         self._next: dict[WorkerId, int] = {}
@@ -134,12 +136,9 @@ class LinePolicy(Gateway):
         return self._next[worker]
 
     def _step(self, worker: WorkerId, place: int) -> float:
-        """Return the tokens of a line that follow what it has in common with the line that *worker* began last."""
-        tokens = self._line_at[place].prompt_tokens
-        if self._last.get(worker) != place - 1:
-            return tokens
-        shared = shared_bytes(self._key_at[place - 1], self._key_at[place]) // BYTES_PER_BLOCK * BLOCK_TOKENS
-        return max(1.0, tokens - shared)
+        """Return the tokens of a line that are not in the cache if the line before began on *worker* last."""
+        is_next = self._last.get(worker) == place - 1
+        return self._step_at[place] if is_next else self._line_at[place].prompt_tokens
 
 
 class LineRun(Run):
@@ -234,38 +233,54 @@ def run(options: argparse.Namespace) -> Report:
         "chat": Case("chat without lines", has_chat=True, has_lines=False),
         "beside": Case("chat beside lines in the order of prefixes", has_chat=True, has_lines=True),
     }
-    found = {
-        name: result_of(
-            *(case, lines, chat.requests),
-            seed=options.seed,
-            per_worker=options.per_worker,
-            blocks=CHAT_BLOCKS if case.has_chat else LINE_BLOCKS,
+    if options.seeds < 1:
+        raise ValueError("--seeds must be at least 1")
+    seeds = range(options.seed, options.seed + options.seeds)
+    runs = [(seed, name) for seed in seeds for name in cases]
+    found: dict[str, list[Result]] = {name: [] for name in cases}
+    for seed, name in progress(runs, "batch", len(runs)):
+        case = cases[name]
+        found[name].append(
+            result_of(
+                *(case, lines, chat.requests),
+                seed=seed,
+                per_worker=options.per_worker,
+                blocks=CHAT_BLOCKS if case.has_chat else LINE_BLOCKS,
+            )
         )
-        for name, case in progress(cases.items(), "batch", len(cases))
-    }
     return _report(options, cases, found, boundless_hit_rate(trace), len(lines))
 
 
 def _report(
-    options: argparse.Namespace, cases: Mapping[str, Case], found: Mapping[str, Result], boundless: float, lines: int
+    options: argparse.Namespace,
+    cases: Mapping[str, Case],
+    found: Mapping[str, Sequence[Result]],
+    boundless: float,
+    lines: int,
 ) -> Report:
     report = Report(
         "batch",
         "Lines of a batch, alone and beside chat, in virtual time",
         Circumstances.observe(seed=options.seed, packages=("numpy", "msgspec")),
     )
-    speedup = found["file"].lines_end_s / found["ordered"].lines_end_s
-    hit_share = found["ordered"].line_hit / boundless
-    p90 = found["beside"].chat_p90_s / found["chat"].chat_p90_s
+    pairs = zip(found["file"], found["ordered"], strict=True)
+    speedup = min(filed.lines_end_s / ordered.lines_end_s for filed, ordered in pairs)
+    hit_share = min(ordered.line_hit for ordered in found["ordered"]) / boundless
+    shares = zip(found["beside"], found["chat"], strict=True)
+    p90 = max(beside.chat_p90_s / alone.chat_p90_s for beside, alone in shares)
     report.bars += [
         Bar("speed of the order of prefixes, of that of the file", speedup, ">=", MIN_SPEEDUP),
         Bar("hit rate, of that of a cache without limit", hit_share, ">=", MIN_HIT_SHARE),
         Bar("TTFT p90 of chat beside lines, of that alone", p90, "<=", MAX_CHAT_P90),
-        Bar("lines done while chat runs", found["beside"].in_window, ">=", lines),
+        Bar("lines done while chat runs", min(each.in_window for each in found["beside"]), ">=", lines),
     ]
-    rows = [(cases[name].title, *map(_cell, dataclasses.astuple(result))) for name, result in found.items()]
+    rows = [
+        (options.seed + n, cases[name].title, *map(_cell, dataclasses.astuple(result)))
+        for name, results in found.items()
+        for n, result in enumerate(results)
+    ]
     names = ("chat TTFT mean, s", "p90, s", "p99, s", "chat hit", "line hit", "lines end, s", "lines done beside chat")
-    report.tables.append(Table("Runs", ("run", *names), rows))
+    report.tables.append(Table("Runs", ("seed", "run", *names), rows))
     report.notes += [
         f"{lines:,} lines of the synthetic trace of Mooncake, and 6,000 requests of its conversation trace at "
         f"{CHAT_SPEED} times its speed. {WORKERS} engines of 10,000 prompt tokens per second, with {LINE_BLOCKS:,} "
@@ -273,6 +288,11 @@ def _report(
         "flight per worker.",
         "The order, the ranges of workers, the gate, the fleet and the dispatcher are the objects that serve in "
         "production. The engines are simulated, and compute one prompt after the other.",
+        "The bars hold for the worst seed. The order and the gate were chosen on seeds 1 to 3.",
+        "What bounds the lines beside chat: a gateway cannot interrupt a prompt that an engine computes, and the lines "
+        "compute 0.5 s each on average, and up to 19 s. Chat takes 54 % of the engines' time and the lines 21 % more. "
+        "With 5 of 8 idle workers in place of 6 as the condition for a long prompt, 3,083 lines are done on seed 1 and "
+        "chat's p90 is 1.10 times that alone; with 4 idle workers, all lines are done, and it is 1.15 times.",
         "Time is virtual: no machine matters.",
     ]
     return report
@@ -284,6 +304,8 @@ def _cell(value: float) -> float | str:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argument_parser("batch", __doc__ or "")
+    parser.set_defaults(seed=11)
+    parser.add_argument("--seeds", type=int, default=5, help="how many, from --seed on (%(default)s)")
     parser.add_argument("--per-worker", type=int, default=PER_WORKER, help="lines in flight per worker (%(default)s)")
     options = parser.parse_args(arguments)
     faults = (OSError, ValueError, EngineError)

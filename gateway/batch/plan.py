@@ -1,8 +1,6 @@
 """Validation of the input file of a batch, and the order in which to run its lines, in one pass over the file.
 
-Lines whose prompts begin alike follow each other, so that a worker computes a shared prefix once. The order compares
-prompts block by block, by hashes: lines with the same first blocks are neighbors, as in a depth-first walk through the
-tree of prefixes. The hashes of a file take 1/32 of its size in memory.
+The hashes by which lines are sorted take 1/32 of the size of the file in memory; see `gateway.batch.order`.
 """
 
 import os
@@ -10,10 +8,11 @@ import struct
 from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Final
 
 import msgspec
 
+from gateway.batch.order import run_order, sort_key
 from gateway.protocol.body import Body
 from gateway.protocol.endpoints.endpoint import JSON
 from gateway.protocol.endpoints.table import ENDPOINTS
@@ -26,9 +25,6 @@ MAX_ERRORS: Final = 100
 MAX_MODELS: Final = 100
 """Maximum number of models in one file."""
 MAX_CUSTOM_ID: Final = 512
-_BLOCK_BYTES: Final = 256
-"""Bytes of a prompt that one hash stands for, about four blocks of an engine."""
-_HASH_BYTES: Final = 8
 _PIECE: Final = 2**20
 """Bytes of a too long line to skip at once."""
 _MOST: Final = 2**32 - 1
@@ -86,7 +82,7 @@ class PlannedLine(msgspec.Struct, frozen=True):
     prompt_bytes: int
     """Length of the prompt."""
     step_bytes: int
-    """Length of the part of the prompt that follows what it has in common with the line before, in the order."""
+    """Length of the part of the prompt that is not in the cache of a worker that ran the lines before."""
 
 
 class BatchLine(msgspec.Struct):
@@ -178,14 +174,12 @@ class _Planning:
             self.faults.append(LineFault("empty_file", "The file has no lines", "input_file_id", None))
 
     def in_order(self) -> list[PlannedLine]:
-        """Return all lines in the order in which to run them. Lines with equal prompts keep the order of the file."""
-        self._keys.sort(key=lambda each: each[0])
-        before = b""
+        """Return all lines in the order in which to run them."""
         found = []
-        for key, size, line in self._keys:
-            step = size - min(size, shared_bytes(before, key))
-            found.append(PlannedLine(line.number, line.start, line.length, min(size, _MOST), min(step, _MOST)))
-            before = key
+        for each in run_order([key for key, _, _ in self._keys], [size for _, size, _ in self._keys]):
+            _, size, line = self._keys[each.index]
+            step = min(each.step_bytes, _MOST)
+            found.append(PlannedLine(line.number, line.start, line.length, min(size, _MOST), step))
         return found
 
     def _valid(self, line: FileLine, data: bytes | None) -> Body:
@@ -253,25 +247,6 @@ def _lines(file: IO[bytes], max_bytes: int) -> Iterator[tuple[FileLine, bytes | 
             rest = b"" if rest.endswith(b"\n") else file.readline(_PIECE)
         yield FileLine(number, start, min(length, _MOST)), None if is_too_long else data
         start += length
-
-
-def sort_key(model: str, prompt: bytes) -> bytes:
-    """Return the hashes of the blocks of *prompt*, after the hash of *model*. Lines run in the order of their keys."""
-    blocks: list[Any] = [model.encode("utf-8", "surrogatepass")]
-    blocks += [prompt[at : at + _BLOCK_BYTES] for at in range(0, len(prompt), _BLOCK_BYTES)]
-    return b"".join([blake2b(block, digest_size=_HASH_BYTES).digest() for block in blocks])
-
-
-def shared_bytes(key: bytes, other: bytes) -> int:
-    """Return the number of bytes with which the prompts of two sort keys begin alike, in whole blocks."""
-    low, high = 0, min(len(key), len(other)) // _HASH_BYTES
-    while low < high:
-        middle = (low + high + 1) // 2
-        if key[: middle * _HASH_BYTES] == other[: middle * _HASH_BYTES]:
-            low = middle
-        else:
-            high = middle - 1
-    return max(0, low - 1) * _BLOCK_BYTES  # the first hash is that of the model
 
 
 def _write(path: Path, lines: list[PlannedLine]) -> None:

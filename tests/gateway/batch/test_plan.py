@@ -14,8 +14,6 @@ from gateway.batch.plan import (
     planned_line,
     planned_lines,
     read_line,
-    shared_bytes,
-    sort_key,
 )
 
 CHAT = "/v1/chat/completions"
@@ -175,12 +173,3 @@ def test_a_line_knows_what_follows_the_prompt_before(tmp_path: Path) -> None:
     assert 500 == sizes[1] - sizes[2]
     assert [0, 0, 768] == sorted(new.values())
     assert 0 == new[3]
-
-
-def test_prompts_have_whole_blocks_in_common() -> None:
-    prompt = b"a" * 700
-
-    assert 512 == shared_bytes(sort_key("tiny", prompt), sort_key("tiny", prompt + b"b"))
-    assert 768 == shared_bytes(sort_key("tiny", prompt), sort_key("tiny", prompt))
-    assert 0 == shared_bytes(sort_key("tiny", prompt), sort_key("large", prompt))
-    assert 0 == shared_bytes(b"", sort_key("tiny", prompt))
