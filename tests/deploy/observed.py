@@ -6,6 +6,7 @@ SGLang's kind, one that DNS finds, one that is gone, and a stand-in for Bedrock.
 
 import asyncio
 import itertools
+import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -171,6 +172,7 @@ def _settings(
             },
         ],
         "store": {"url": redis.url, "replicas": replicas},
+        "files": {"folder": str(folder / "files")},
         "health": {"interval_s": 0.5, "timeout_s": 10, "metrics_interval_s": 0.5},
         "retry": {"wait_s": 0.2},
         "bedrock": {"canary_every_s": 1},
@@ -198,6 +200,7 @@ async def _ask_for_ever(gateway: GatewayProcess, number: int, shaped: Shaping) -
             await _ask(gateway, LIMITED, {"model": "sglang", **_chat("again")})
             for name, before in shaped.asked:
                 await _ask(gateway, GOOD, {"model": name, **_chat(f"{before}{text}")})
+            await _submit_batch(gateway, {"model": "told", **_chat(text)})
         await asyncio.sleep(ASK_S)
 
 
@@ -208,3 +211,18 @@ def _chat(text: str) -> dict[str, Any]:
 async def _ask(gateway: GatewayProcess, key: str, body: Mapping[str, Any]) -> None:
     with suppress(httpx.HTTPError):  # a test may have broken just that
         await gateway.http.post("/v1/chat/completions", json=dict(body), headers=bearer(key))
+
+
+async def _submit_batch(gateway: GatewayProcess, body: Mapping[str, Any]) -> None:
+    """Submit a batch of one line."""
+    line = {"custom_id": "only", "method": "POST", "url": "/v1/chat/completions", "body": body}
+    with suppress(httpx.HTTPError):  # a test may have broken just that
+        file = await gateway.http.post(
+            "/v1/files",
+            files={"file": ("lines.jsonl", json.dumps(line).encode())},
+            data={"purpose": "batch"},
+            headers=bearer(GOOD),
+        )
+        if file.is_success:
+            batch = {"input_file_id": file.json()["id"], "endpoint": line["url"], "completion_window": "24h"}
+            await gateway.http.post("/v1/batches", json=batch, headers=bearer(GOOD))
