@@ -52,6 +52,7 @@ class BatchResponse(BaseModel):
     key: str = Field(description="id of the API key that created the batch, for which its lines run")
     status: Status
     endpoint: str
+    models: list[str] = Field(description="models that the lines name, empty before the validation has ended")
     created_at: str = Field(description="RFC 3339 in UTC, as all times of a batch")
     expires_at: str = Field(description="end of the completion window")
     in_progress_at: str | None
@@ -175,6 +176,7 @@ def batch_response(batch: TeamBatch, progress: Progress) -> dict[str, Any]:
         "key": info.key,
         "status": info.status,
         "endpoint": info.endpoint,
+        "models": info.models,
         "created_at": rfc3339(info.created_at),
         "expires_at": rfc3339(info.expires_at),
         "in_progress_at": _time(info.in_progress_at),

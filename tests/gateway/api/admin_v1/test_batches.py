@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.api.admin_v1.parts import AdminGateway
-from gateway.batch.batch import BatchInfo, failed, new_batch
+from gateway.batch.batch import BatchInfo, begun, failed, new_batch
 from gateway.batch.plan import LineFault
 from tests.gateway.api.admin_v1.administration import KEYS, Administration, administration
 from tests.gateway.api.admin_v1.test_one_team import LIMITED
@@ -44,6 +44,7 @@ async def test_a_batch_with_everything(tmp_path: Path) -> None:
         "key": "ci",
         "status": "validating",
         "endpoint": "/v1/embeddings",
+        "models": [],
         "created_at": "2025-11-21T04:40:00Z",
         "expires_at": "2025-11-22T04:40:00Z",
         "in_progress_at": None,
@@ -85,6 +86,16 @@ async def test_faults_of_the_input_file_are_shown(tmp_path: Path) -> None:
         shown["can_cancel"],
         shown["input_file"],
     )
+
+
+async def test_a_validated_batch_names_the_models_of_its_lines(tmp_path: Path) -> None:
+    async with served(tmp_path) as (admin, stage):
+        batch_id = await stage.created()
+        batch, _ = await stage.batches.find("blue", batch_id)
+        await stage.store.put(batch.changed(begun(batch.info, 2, ["tiny", "small"], NOW)).record)
+        shown = await admin.get(f"/batches/{batch_id}?team=blue")
+
+    assert ["tiny", "small"] == shown["models"]
 
 
 async def test_batches_of_a_team_come_in_pages(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 
-from gateway.batch.batch import BatchUsage, ended, failed, finalizing
+from gateway.batch.batch import BatchUsage, begun, ended, failed, finalizing
 from gateway.batch.line_store import BatchRef, Progress
 from gateway.batch.plan import LineFault
 from tests.gateway.api.admin_v1.administration import KEYS
@@ -64,6 +64,19 @@ async def test_batches_are_listed_with_their_progress(tmp_path: Path) -> None:
     assert '<td class="number">4</td>\n<td class="number">3</td>\n<td class="number">1</td>' in text
     assert "100.0 %" in text
     assert "2025-11-21 04:41:00" in text
+
+
+async def test_a_batch_shows_the_models_of_its_lines(tmp_path: Path) -> None:
+    async with shown(tmp_path) as (site, stage):
+        batch_id = await stage.created()
+        batch, _ = await stage.batches.find("blue", batch_id)
+        before = await text_of(site, f"/console/batches/{batch_id}?team=blue")
+        await stage.store.put(batch.changed(begun(batch.info, 2, ["tiny", "<b>"], NOW)).record)
+        texts = [await text_of(site, path) for path in ("/console/batches", f"/console/batches/{batch_id}?team=blue")]
+
+    assert "<dt>Models</dt><dd>known after the validation</dd>" in before
+    assert '<td class="nowrap">tiny and 1 more</td>' in texts[0]
+    assert "<dt>Models</dt><dd>tiny, &lt;b&gt;</dd>" in texts[1]
 
 
 async def test_one_batch_has_its_files_and_tokens(tmp_path: Path) -> None:
