@@ -101,6 +101,7 @@ def test_the_schema_knows_the_groups_of_the_settings() -> None:
 
 
 SECRET = {"name": "s", "key": "k"}
+REDIS = "rediss://store:6379/0"
 NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     ({}, r"config\.models is empty"),
     (tiny(replica=3), "'replica'"),
@@ -174,6 +175,15 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     ),
     (tiny(config={"store": {"url": "sqlite:///a.db"}}, persistence={"enabled": True}), "replicaCount is above 1"),
     (tiny(config={"store": {"url": "sqlite:///a.db"}}, replicaCount=1), r"persistence\.enabled is false"),
+    (tiny(sharedFiles={"enabled": True}), r"sharedFiles\.enabled requires a store"),
+    (
+        tiny(config={"store": {"url": REDIS}}, sharedFiles={"enabled": True, "accessModes": ["ReadWriteOnce"]}),
+        r"sharedFiles\.accessModes has no ReadWriteMany",
+    ),
+    (
+        tiny(config={"store": {"url": REDIS}, "files": {"folder": "/var/lib/warmgate/files"}}),
+        r"config\.files\.folder would be a different folder in each replica",
+    ),
     (tiny(persistence={"enabled": True}), r"persistence\.enabled requires a single replica"),
     (
         tiny(autoscaling={"enabled": True}, keda={"enabled": True, "serverAddress": "http://p"}),
@@ -281,6 +291,33 @@ def test_limits_render_where_they_are_counted_once(more: Mapping[str, Any]) -> N
     teams = [{"name": "blue", "limits": {"usd_per_day": 50, "max_concurrent_requests": None}}]
 
     assert install(tiny(config={"teams": teams}, **more)).of("Deployment")
+
+
+def test_replicas_share_a_volume_for_files() -> None:
+    """It outlives the release. A folder that the settings name stays."""
+    values = tiny(config={"store": {"url": REDIS}}, sharedFiles={"enabled": True, "storageClass": "efs"})
+    release = install(values)
+    claim = release.one("PersistentVolumeClaim")
+    (volume,) = (each for each in release.pod["volumes"] if "files" == each["name"])
+    (mount,) = (each for each in release.container["volumeMounts"] if "files" == each["name"])
+    named = tiny(config={"store": {"url": REDIS}, "files": {"folder": "/other"}}, sharedFiles={"enabled": True})
+
+    assert (["ReadWriteMany"], "efs") == (claim["spec"]["accessModes"], claim["spec"]["storageClassName"])
+    assert "keep" == claim["metadata"]["annotations"]["helm.sh/resource-policy"]
+    assert {"claimName": claim["metadata"]["name"]} == volume["persistentVolumeClaim"]
+    assert mount["mountPath"] == str(release.settings.files.folder)
+    assert "/other" == str(install(named).settings.files.folder)
+
+
+def test_a_claim_for_files_can_exist_already() -> None:
+    sqlite = {"persistence": {"enabled": True}, "replicaCount": 1, "podDisruptionBudget": {"enabled": False}}
+    config = {"store": {"url": "sqlite:///var/lib/warmgate/db"}}
+    one = install(tiny(config=config, sharedFiles={"enabled": True, "accessModes": ["ReadWriteOnce"]}, **sqlite))
+    existing = install(tiny(config={"store": {"url": REDIS}}, sharedFiles={"enabled": True, "existingClaim": "ours"}))
+
+    assert 2 == len(one.of("PersistentVolumeClaim"))
+    assert [] == existing.of("PersistentVolumeClaim")
+    assert "ours" in str(existing.pod["volumes"])
 
 
 def test_teams_without_limits_need_no_store() -> None:

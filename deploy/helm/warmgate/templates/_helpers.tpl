@@ -148,7 +148,15 @@ app.kubernetes.io/component: gateway
 {{- $every := ternary "[::]" "0.0.0.0" (contains ":" (dig "server" "host" "0.0.0.0" .Values.config)) -}}
 {{- $_ := set $config "picker" (merge (dict "listen" (printf "%s:%s" $every (include "warmgate.pickerPort" .))) (get $config "picker" | default dict)) -}}
 {{- end -}}
+{{- if and .Values.sharedFiles.enabled (not (dig "files" "folder" "" .Values.config)) -}}
+{{- $_ := set $config "files" (merge (dict "folder" "/var/lib/warmgate-files") (get $config "files" | default dict)) -}}
+{{- end -}}
 {{- toYaml $config -}}
+{{- end -}}
+
+{{/* Claim of the volume for files, if the chart creates it. */}}
+{{- define "warmgate.sharedFilesName" -}}
+{{- printf "%s-files" (include "warmgate.fullname" . | trunc 57 | trimSuffix "-") -}}
 {{- end -}}
 
 {{/* Checksum of the settings whose change requires new pods. The omitted groups are reloaded by running pods. */}}

@@ -78,6 +78,15 @@ Rules between values, which a schema cannot express. Every message begins with t
 {{- if and .Values.persistence.enabled (gt $most 1) -}}
 {{- $faults = append $faults "persistence.enabled requires a single replica, because only one pod can mount the volume." -}}
 {{- end -}}
+{{- if and .Values.sharedFiles.enabled (not .Values.sharedFiles.existingClaim) (gt $most 1) (not (has "ReadWriteMany" .Values.sharedFiles.accessModes)) -}}
+{{- $faults = append $faults "sharedFiles.accessModes has no ReadWriteMany, which more than one replica requires." -}}
+{{- end -}}
+{{- if and .Values.sharedFiles.enabled (not .Values.existingConfigMap.name) (not (include "warmgate.storeKind" .)) (not (include "warmgate.hasStoreVariable" .)) -}}
+{{- $faults = append $faults "sharedFiles.enabled requires a store, which keeps the properties of files: set config.store.url or secrets.storeUrl." -}}
+{{- end -}}
+{{- if and (gt $most 1) (dig "files" "folder" "" .Values.config) (not .Values.sharedFiles.enabled) (not .Values.extraVolumes) -}}
+{{- $faults = append $faults "config.files.folder would be a different folder in each replica: set sharedFiles.enabled." -}}
+{{- end -}}
 {{- if and (include "warmgate.eventsPort" .) (gt $most 1) -}}
 {{- $faults = append $faults "config.kv_events.bind requires a single replica: an engine connects to one replica, and the other replicas would receive no events. Let the engines bind instead, and let the gateway connect." -}}
 {{- end -}}
