@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from gateway.protocol.errors import InvalidField, StoreUnavailable
+from gateway.tenancy.quota.known_budgets import KnownBudget, known_budgets
 from gateway.tenancy.quota.limit import Charge, Limit
 from gateway.tenancy.quota.plan import Calendar
 from gateway.tenancy.quota.quota_store import QuotaStore
 from gateway.tenancy.teams.directory import Directory
-from gateway.tenancy.teams.limits import Limits
 
 LOOK_S = 10.0
 """Seconds between two updates of the budget status from the store."""
@@ -31,6 +31,7 @@ class BudgetStatus(NamedTuple):
     """Id of the key to which the budget applies, or None if the budget applies to the team."""
     period: Literal["day", "month"]
     limit_usd: float
+    """Amount of the budget in US dollars, with the raises that apply."""
     used_usd: float
     """Amount of the budget in US dollars that is used or reserved."""
 
@@ -68,21 +69,21 @@ class Budgets:
 
     async def look(self) -> None:
         """Update the status of all budgets in US dollars. The store gets one query for each team with such a budget."""
-        of_teams: dict[str, list[tuple[str | None, BudgetMeasure, float]]] = {}
-        for team, key, limits in self._scopes():
-            for measure in _USD:
-                amount = getattr(limits, measure)
-                if amount is not None:
-                    of_teams.setdefault(team, []).append((key, measure, float(amount)))
+        now = self._clock()
+        of_teams: dict[str, list[KnownBudget]] = {}
+        for budget in self._shown(now):
+            of_teams.setdefault(budget.team, []).append(budget)
         found: list[BudgetStatus] = []
         for team, budgets in of_teams.items():
-            charges = [self._charge(Budget(team, measure, key), amount) for key, measure, amount in budgets]
             try:
-                used = await self._store.spent(team, charges)
+                used = await self._store.spent(team, [each.nothing(self._calendar, now) for each in budgets])
             except StoreUnavailable:
                 continue
-            for (key, measure, amount), usd in zip(budgets, used, strict=True):
-                found.append(BudgetStatus(team, key, "day" if measure == "usd_per_day" else "month", amount, usd))
+            for budget, usd in zip(budgets, used, strict=True):
+                scoped = budget.scoped
+                key = scoped.name if scoped.scope == "key" else None
+                period: Literal["day", "month"] = "month" if budget.is_monthly else "day"
+                found.append(BudgetStatus(team, key, period, scoped.limit.amount, usd))
         self.statuses = tuple(found)
 
     async def refund(self, budget: Budget, units: float) -> tuple[float, float]:
@@ -99,16 +100,18 @@ class Budgets:
         (after,) = await self._store.spent(budget.team, [charge])
         return before, after
 
-    def _scopes(self) -> Iterator[tuple[str, str | None, Limits]]:
-        """Yield the limits of each team, and of the first keys that have budgets."""
-        for team in self._directory.teams.values():
-            yield team.name, None, team.limits
-        left = MAX_KEYS
-        for key in self._directory.keys.values():
-            limits = key.limits
-            if left and (limits.usd_per_day is not None or limits.usd_per_month is not None):
-                left -= 1
-                yield key.team, key.id, limits
+    def _shown(self, now: float) -> Iterator[KnownBudget]:
+        """Yield the budgets in US dollars for all models together, of each team and of the first keys with budgets."""
+        keys: set[str] = set()
+        for budget in known_budgets(self._directory, now):
+            scoped = budget.scoped
+            if scoped.measure not in _USD or scoped.model is not None or scoped.scope not in {"team", "key"}:
+                continue
+            if scoped.scope == "key" and scoped.name not in keys:
+                if len(keys) >= MAX_KEYS:
+                    continue
+                keys.add(scoped.name)
+            yield budget
 
     def _amount_of(self, budget: Budget) -> float:
         team, key = self._directory.teams[budget.team], None

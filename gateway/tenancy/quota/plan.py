@@ -9,7 +9,6 @@ from datetime import datetime, timedelta, tzinfo
 from typing import Final, get_args
 
 from cache_index.value import Value
-from gateway.protocol.request_hints import name_digest
 from gateway.protocol.session_identity import unscoped_session
 from gateway.tenancy.quota.limit import (
     BOTH,
@@ -28,7 +27,7 @@ from gateway.tenancy.quota.limit import (
 from gateway.tenancy.quota.meters import PlanMeters
 from gateway.tenancy.quota.output_length import Lengths
 from gateway.tenancy.quota.rate_headers import RateHeads
-from gateway.tenancy.quota.scope import Scope, Scoped
+from gateway.tenancy.quota.scope import Scope, Scoped, limit_id
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.limit_raise import raised_amount
 from gateway.tenancy.teams.limits import Limits, Measure
@@ -367,9 +366,7 @@ class Plans:
                             measure=measure,
                             now=now,
                         )
-                    owner = _owner(scope, name)
-                    within = owner if of_model is None else f"{owner}/model:{of_model}"
-                    limit = self._limit(f"{within}/{measure}", measure, float(amount))
+                    limit = self._limit(limit_id(scope, name, of_model, measure), measure, float(amount))
                     scoped.append(Scoped(limit, measure, scope, name, of_model))
         return scoped
 
@@ -381,11 +378,3 @@ class Plans:
         # At least one token: with less, the limit would report no room where there is some.
         least = FIRST_REQUESTS if measure == "requests_per_minute" else 1.0
         return Limit(id_, "rate", amount, burst=min(amount, max(least, amount * self._burst)))
-
-
-def _owner(scope: Scope, name: str) -> str:
-    """Return the beginning of the ids of the limits of an owner. Names that callers choose are replaced by a digest, so
-    that ids are short and no name can stand for another owner.
-    """
-    is_chosen = scope in {"user", "session"} and name
-    return f"{scope}:{name_digest(name)}" if is_chosen else f"{scope}:{name}"

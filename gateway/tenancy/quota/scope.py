@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from gateway.protocol.request_hints import name_digest
 from gateway.tenancy.quota.limit import Limit
 from gateway.tenancy.teams.limits import Measure
 
@@ -63,3 +64,12 @@ class Scoped:
 def is_named_by_callers(limit_id: str) -> bool:
     """Return whether the limit with the id *limit_id* has an owner whom callers name: an end user or a session."""
     return limit_id.startswith(_NAMED)
+
+
+def limit_id(scope: Scope, name: str, model: str | None, measure: Measure) -> str:
+    """Return the id of a limit. Names that callers choose are replaced by a digest, so that ids are short and no name
+    can stand for another owner.
+    """
+    is_chosen = scope in {"user", "session"} and name
+    owner = f"{scope}:{name_digest(name)}" if is_chosen else f"{scope}:{name}"
+    return f"{owner}/{measure}" if model is None else f"{owner}/model:{model}/{measure}"

@@ -5,6 +5,7 @@ from datetime import UTC
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from gateway.protocol.errors import InvalidField, StoreUnavailable
 from gateway.tenancy.quota import budgets as module
@@ -14,6 +15,7 @@ from gateway.tenancy.quota.plan import Calendar
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limit_raise import LimitRaise
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.team import Team
 from tests.contracts.embedded_quota import EmbeddedStage
@@ -62,6 +64,19 @@ async def test_budgets_in_dollars_are_shown_for_teams_and_keys(stage: EmbeddedSt
         BudgetStatus("blue", None, "day", 1.0, 0.75),
         BudgetStatus("blue", "ci", "month", 20.0, 0.0),
     ) == budgets.statuses
+
+
+async def test_a_budget_is_shown_with_the_raise_that_applies(stage: EmbeddedStage) -> None:
+    """Otherwise, alerts would compare the use with an amount that does not apply."""
+    raised = LimitRaise("r1", "team", "blue", "usd_per_day", 3.0, NOW + 60.0, "launch")
+    ended = LimitRaise("r2", "key", "ci", "usd_per_month", 90.0, NOW, "over")
+    directory = Directory()
+    blue, ci = structs.replace(BLUE, raises=(raised,)), structs.replace(CI, raises=(ended,))
+    directory.declare(Declared({"blue": blue}, {"ci": ci}))
+    budgets = Budgets(stage.store, directory, Calendar(UTC), clock=lambda: NOW)
+    await budgets.look()
+
+    assert [("day", 3.0), ("month", 20.0)] == [(each.period, each.limit_usd) for each in budgets.statuses]
 
 
 async def test_the_number_of_shown_keys_is_bounded(budgets: Budgets, monkeypatch: pytest.MonkeyPatch) -> None:
