@@ -25,6 +25,8 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _MARK = re.compile(r"<!-- settings: (part|other) -->")
+_FORMS = {"WEBHOOK_SECRET": "whsec_" + "A" * 32, "URL": "https://chat.example.com/hooks/1"}
+"""Placeholders for secrets that must have a form, by the end of the variable's name."""
 _SECRET_ENV = re.compile(r"secret_env: *\"?(\w+)")
 _HEREDOC = re.compile(r"<<-? *(['\"]?)(\w+)\1([^\n]*)\n.*?^\s*\2$", re.DOTALL | re.MULTILINE)
 _PROGRAM = re.compile(r"(.*bin/)?warmgate")
@@ -134,7 +136,10 @@ def _wrong_settings(example: Example) -> list[str]:
         return [f"no YAML: {fault}"]
     if settings is None:
         return []
-    secrets = dict.fromkeys(_SECRET_ENV.findall(example.text), "pk-placeholder:sk-placeholder-of-a-secret")
+    secrets = {
+        name: _FORMS.get(name.partition("_")[2], "pk-placeholder:sk-placeholder-of-a-secret")
+        for name in _SECRET_ENV.findall(example.text)
+    }
     warnings: list[str] = []
     try:
         build(settings, secrets, warn=warnings.append)

@@ -229,6 +229,16 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
                 "keys or models of a team, the highest share. `limit` as in `x-warmgate-budget-warning`"
             ),
         },
+        "Alerts about budgets": {
+            "warmgate_alerts_total": (
+                "[alerts](../how-to/budget-alerts.md) by outcome: `recorded`, or `crowded` if too many end users of a "
+                "team have reached budgets"
+            ),
+            "warmgate_alert_deliveries_total": (
+                "attempts of the gateway to deliver an alert, by outcome: `delivered`, `failed` (will be repeated), "
+                "`dropped`"
+            ),
+        },
         "Store and ledger": {
             "warmgate_quota_degraded": "1 while limits are enforced without the store",
             "warmgate_key_store_unavailable": (

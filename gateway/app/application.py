@@ -35,6 +35,7 @@ from gateway.api.kept_responses import KeptResponses
 from gateway.api.refused_logins import RefusedLogins
 from gateway.api.scim.application import scim_api
 from gateway.api.usage import SelfView
+from gateway.app.alerts import Alerts
 from gateway.app.asgi import Gateway
 from gateway.app.batches import BatchParts, batch_parts
 from gateway.app.config_source import ConfigSource, Reloader
@@ -46,6 +47,7 @@ from gateway.app.live_settings import LiveSettings, Take
 from gateway.app.mapping.models import health_rules, serving_plan
 from gateway.app.mapping.surroundings import (
     admin_keys,
+    alert_rules,
     batch_rules,
     configured_models,
     console_rules,
@@ -233,6 +235,7 @@ class _Parts:
     path: _Path
     batch: BatchParts | None
     """Files and batches of teams, or None if the gateway does not serve them."""
+    alerts: Alerts
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,12 +336,13 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         lambda: rules.tenancy.soft_budgets.statuses,
     )
     loop_watch, cache = LoopWatch(clock=outside.clock), _response_cache(settings, outside)
+    alerts = Alerts(alert_rules(settings.alerts), rules.tenancy, outside.client, wall_clock=outside.wall_clock)
     metrics = _metrics(
         settings,
         fleet,
         *(followed.reloads, followed.discoveries.discovery_status, replicas, _store_metrics(rules.tenancy), loop_watch),
         *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
-        *(BatchMetrics(batch_counters := BatchCounters()), ResponseCacheMetrics(cache)),
+        *(BatchMetrics(batch_counters := BatchCounters()), ResponseCacheMetrics(cache), alerts.metrics),
     )
     logs = _request_logs(settings, log_sink)
     traffic = TrafficCounters()
@@ -366,6 +370,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         _history(metrics, team_metrics, fleet.models, completed_requests, outside),
         path,
         _batch(settings, outside, fleet, rules.tenancy, path.proxy, batch_counters),
+        alerts,
     )
 
 
@@ -687,6 +692,7 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
         parts.loop_watch.run(),
         parts.history.run(),
         *parts.rules.tenancy.loops(),
+        *parts.alerts.loops(),
         *parts.replicas.loops(),
     ]
     if parts.cache_activity is not None:

@@ -23,6 +23,9 @@ from gateway.models.response_affinity.sqlite_owners import SqliteOwners
 from gateway.storage.redis_link import redis_link
 from gateway.storage.sqlite_file import SqliteFile, migrate
 from gateway.storage.unfit import StoreUnfit
+from gateway.tenancy.alerts.alert_store import AlertStore
+from gateway.tenancy.alerts.redis_alerts import RedisAlerts
+from gateway.tenancy.alerts.sqlite_alerts import SqliteAlerts
 from gateway.tenancy.ledger.redis_usage import RedisUsage
 from gateway.tenancy.ledger.sqlite_book import book
 from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
@@ -52,6 +55,7 @@ class Stores:
     enqueued: RecordStore
     """Prompt tokens of batches that have not ended."""
     batch_lines: LineStore
+    alerts: AlertStore
     doubt: Callable[[StoreUnfit], None]
     """Function to call when the store turns out to be unfit for use.
 
@@ -151,6 +155,7 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
         batches=SqliteRecords(file, "batch"),
         enqueued=SqliteRecords(file, "enqueued"),
         batch_lines=SqliteLines(file),
+        alerts=SqliteAlerts(file, wall_clock=wall_clock),
         doubt=_goes_on,
         open=opened,
         identify=initialized,
@@ -196,6 +201,7 @@ def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
         batches=RedisRecords(link, "batch"),
         enqueued=RedisRecords(link, "enqueued"),
         batch_lines=RedisLines(link),
+        alerts=RedisAlerts(link),
         doubt=quota.doubt,
         open=opened,
         identify=lambda: teams.identify(given),

@@ -19,6 +19,7 @@
     teams             teams, their keys and limits
     response_cache    cache of complete answers
     identity          tokens of identity providers
+    alerts            alerts about budgets
     admin             admin API
     quota             counting of limits, and fair-share scheduling
     stores            the store, and state that gateways share
@@ -41,6 +42,7 @@ Each module imports only modules above it.
 
 from gateway.settings.adapters import AdapterSettings, AdaptersSettings
 from gateway.settings.admin import AdminKeySettings, AdminSettings
+from gateway.settings.alerts import AlertsSettings, EmailSettings
 from gateway.settings.change import Change, applicable
 from gateway.settings.disaggregation import DisaggregationSettings
 from gateway.settings.discovery import (
@@ -89,6 +91,7 @@ __all__ = [
     "AdaptersSettings",
     "AdminKeySettings",
     "AdminSettings",
+    "AlertsSettings",
     "BedrockSettings",
     "BreakerSettings",
     "Change",
@@ -98,6 +101,7 @@ __all__ = [
     "DnsSettings",
     "DrainSettings",
     "DynamoSettings",
+    "EmailSettings",
     "FallbackSettings",
     "HardLimitSettings",
     "HealthSettings",

@@ -11,7 +11,7 @@ from gateway.settings.schema import Settings
 FIXED: Final = (
     *("server", "routing", "index", "kv_events", "breaker", "retry", "drain", "logging", "kubernetes"),
     *("admin", "console", "picker", "store", "replicas", "quota", "queue", "tracing", "request_shapes", "files"),
-    *("batches", "response_cache", "identity", "advanced"),
+    *("batches", "response_cache", "identity", "alerts", "advanced"),
 )
 """Groups of settings that take effect only after a restart. Changes in all other groups are applied at once."""
 

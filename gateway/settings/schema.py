@@ -14,6 +14,7 @@ from gateway.protocol.field_types import Group
 from gateway.settings.adapters import AdaptersSettings
 from gateway.settings.admin import AdminSettings
 from gateway.settings.advanced import AdvancedSettings
+from gateway.settings.alerts import AlertsSettings
 from gateway.settings.batches import BatchesSettings
 from gateway.settings.console import ConsoleSettings
 from gateway.settings.discovery import KubernetesSettings
@@ -97,6 +98,9 @@ class Settings(Group):
     )
     guardrails: Annotated[tuple[GuardrailSettings, ...], Field(strict=False)] = Field(
         default=(), description="checks of requests and answers, which models and teams select by name"
+    )
+    alerts: AlertsSettings = Field(
+        default=AlertsSettings(), description="alerts about budgets, and the receivers of alerts"
     )
     admin: AdminSettings = Field(default=AdminSettings(), description="admin API under /admin/v1")
     picker: PickerSettings = Field(

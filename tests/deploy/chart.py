@@ -20,7 +20,12 @@ VALUES = sorted([*CHART.glob("ci/*.yaml"), *CHART.glob("values-examples/*.yaml")
 """Every file of values that ships, or that says what has to render."""
 
 NAMESPACE = "llm"
-STAND_INS = {"WARMGATE_STORE__URL": "rediss://:secret@store:6379/0", "WARMGATE_SERVER__ZONE": ""}
+STAND_INS = {
+    "HOOK": "whsec_" + "A" * 32,
+    "CHAT": "https://chat.example.com/hooks/1",
+    "WARMGATE_STORE__URL": "rediss://:secret@store:6379/0",
+    "WARMGATE_SERVER__ZONE": "",
+}
 """Values of variables that come from elsewhere; the others are any text. Before Kubernetes 1.35 no pod has a zone."""
 
 Manifest = dict[str, Any]

@@ -229,6 +229,24 @@ DESTINATIONS: dict[str, tuple[dict[str, Any], set[int]]] = {
         },
         {8446, 443, 80},
     ),
+    "alerts.webhooks[].url": (
+        model()
+        | {"alerts": {"webhooks": [{"name": "ops", "url": "https://ops.example.com:9444/hook", "secret_env": "HOOK"}]}},
+        {9444},
+    ),
+    "alerts.slack[].secret": (model() | {"alerts": {"slack": [{"name": "chat", "secret_env": "CHAT"}]}}, {443}),
+    "alerts.email[].host": (
+        model()
+        | {
+            "alerts": {
+                "email": [
+                    {"name": name, "host": "mail", "sender": "a@example.com", "recipients": ["b@example.com"], **port}
+                    for name, port in (("mail", {}), ("other", {"port": 2525}))
+                ]
+            }
+        },
+        {587, 2525},
+    ),
     "tracing.endpoint": (model() | {"tracing": {"endpoint": "http://collector:4318"}}, {4318}),
     "teams[].tracing.endpoint": (
         model() | {"teams": [{"name": "blue", "tracing": {"endpoint": "https://traces.example.com"}}]},
@@ -284,7 +302,8 @@ def test_every_setting_with_an_address_has_a_case() -> None:
 @pytest.mark.parametrize(("config", "ports"), DESTINATIONS.values(), ids=DESTINATIONS)
 def test_the_gateway_may_go_where_a_setting_sends_it(config: dict[str, Any], ports: set[int]) -> None:
     """Through the network policy, without a word in the values."""
-    release = install(tiny(config=config, networkPolicy={"enabled": True, "storePorts": [6380]}))
+    hook = {"env": {name: {"name": "alerts", "key": name} for name in ("HOOK", "CHAT")}}
+    release = install(tiny(config=config, secrets=hook, networkPolicy={"enabled": True, "storePorts": [6380]}))
 
     assert set() == ports - set(ports_of(rules(release.one("NetworkPolicy"), "egress")))
     assert release.settings.models

@@ -6,6 +6,7 @@ from urllib.parse import urlsplit
 
 from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import ConfiguredModel
+from gateway.app.alerts import AlertRules, EmailRules, SlackRules, WebhookRules
 from gateway.app.console import ConsoleRules
 from gateway.batch.batches import BatchRules
 from gateway.batch.files import FileRules
@@ -14,12 +15,15 @@ from gateway.server.on_uvicorn import ServingOptions
 from gateway.server.shared_state import ConnectionLimits
 from gateway.settings import (
     AdminSettings,
+    AlertsSettings,
     DestinationSettings,
+    EmailSettings,
     ModelSettings,
     ServerSettings,
     Settings,
     TracingSettings,
 )
+from gateway.telemetry.alert_delivery.email import MailServer
 from gateway.telemetry.trace_export.tracing import Receiver, TraceRules
 
 
@@ -162,4 +166,30 @@ def picker_rules(settings: Settings) -> PickerRules:
         max_fallbacks=picker.max_fallbacks,
         session_header_decides=picker.session_header_decides,
         is_conformance_test=picker.conformance,
+    )
+
+
+def alert_rules(alerts: AlertsSettings) -> AlertRules:
+    """Return the options for alerts about budgets."""
+    return AlertRules(
+        thresholds=alerts.thresholds,
+        check_s=alerts.check_s,
+        webhooks=[
+            WebhookRules(each.name, each.url, each.secret.get_secret_value())
+            for each in alerts.webhooks
+            if each.secret is not None
+        ],
+        slack=[
+            SlackRules(each.name, each.secret.get_secret_value()) for each in alerts.slack if each.secret is not None
+        ],
+        email=[EmailRules(each.name, _mail_server(each), each.sender, each.recipients) for each in alerts.email],
+    )
+
+
+def _mail_server(email: EmailSettings) -> MailServer:
+    return MailServer(
+        *(email.host, email.port, email.encryption),
+        ca_file=None if email.ca_file is None else Path(email.ca_file),
+        username=email.username,
+        password="" if email.secret is None else email.secret.get_secret_value(),
     )

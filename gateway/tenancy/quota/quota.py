@@ -15,6 +15,7 @@ from gateway.tenancy.quota.output_length import Lengths, OutputLengths
 from gateway.tenancy.quota.plan import Metered, Plan, Plans, Tokens
 from gateway.tenancy.quota.quota_store import QuotaStore
 from gateway.tenancy.quota.rate_headers import DIGIT, Headers, duration, refusal_headers
+from gateway.tenancy.quota.spent_budgets import SpentBudgets
 from gateway.tenancy.teams.caller import Caller
 
 UNAVAILABLE_RETRY_S = 1.0
@@ -230,6 +231,7 @@ class Quota:
         self._lengths = lengths
         self._clock = clock
         self._time_zone = time_zone
+        self.spent_budgets = SpentBudgets()
         # Unique forever. A random id per request would cost a system call.
         self._prefix = f"{uuid.uuid4().hex}-"
         self._number = 0
@@ -264,7 +266,7 @@ class Quota:
             return reservation
         if math.isinf(decision.wait_s) and _is_guessed(reservation.expected, ask):
             return None  # a smaller guess may fit
-        raise self._refusal(plan, charges, decision, now)
+        raise self._refusal(reservation, charges, decision, now)
 
     def _reserve_plan(
         self, reservation: Reservation, model: Metered, meters: PlanMeters, in_memory: CheckpointedMeters
@@ -321,7 +323,7 @@ class Quota:
         if isinstance(decision, Granted):
             reservation.headers = plan.heads.headers_for(decision.levels)
             return reservation
-        raise self._refusal(plan, charges, decision, now)
+        raise self._refusal(reservation, charges, decision, now)
 
     def settle(
         self,
@@ -423,7 +425,10 @@ class Quota:
             raise error
         reservation.unreserved = tokens
 
-    def _refusal(self, plan: Plan, charges: Sequence[Charge], refused: Refused, now: float) -> RateLimited | QuotaSpent:
+    def _refusal(
+        self, reservation: Reservation, charges: Sequence[Charge], refused: Refused, now: float
+    ) -> RateLimited | QuotaSpent:
+        plan = reservation.plan
         scoped, charge = plan.scoped[refused.binding], charges[refused.binding]
         if refused.is_crowded:
             return self._crowded(plan, refused)
@@ -439,6 +444,7 @@ class Quota:
                 f"Request too large for {scoped.text}: {asked} It can never fit. {lower}.", refused_by=scoped.label
             )
         elif limit.kind == "period":
+            self.spent_budgets.note(reservation.team, limit.id, charge.period)
             ends = datetime.fromtimestamp(now + charge.period_left_s, self._time_zone)
             error = QuotaSpent(
                 f"You exceeded the quota of {scoped.text}: {asked} It resets at "

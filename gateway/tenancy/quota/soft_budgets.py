@@ -67,6 +67,16 @@ class SoftBudgetStatus(NamedTuple):
     """Used share of the budget. If it is above 1, the budget is exceeded."""
 
 
+class SoftBudgetUse(NamedTuple):
+    """Use of one soft budget in its current period."""
+
+    budget: SoftBudget
+    period: str
+    ends: float
+    """End of the period in seconds since 1970."""
+    used: float
+
+
 class _Earlier(NamedTuple):
     """Usage of a team in the current month before the day *day*."""
 
@@ -101,6 +111,8 @@ class SoftBudgets:
         """Budgets that were exceeded at the last comparison, by team."""
         self.statuses: tuple[SoftBudgetStatus, ...] = ()
         """Status of all soft budgets at the last comparison."""
+        self.uses: dict[str, list[SoftBudgetUse]] = {}
+        """Use of all soft budgets at the last comparison, by team."""
 
     async def run(self) -> None:
         """Compare the budgets with the ledger periodically until canceled. While its ledger cannot be read, a team has
@@ -130,20 +142,28 @@ class SoftBudgets:
         passed: dict[str, tuple[SoftBudget, ...]] = {}
         ratios: dict[tuple[str, str], float] = {}
         logged: set[tuple[str, SoftMeasure, str]] = set()
+        uses: dict[str, list[SoftBudgetUse]] = {}
         for team, budgets in of_teams.items():
             try:
                 used = await self._used(team, budgets, now)
             except StoreUnavailable:
                 logged |= {each for each in self._logged if any(each[0] == budget.text for budget in budgets)}
                 continue
+            uses[team] = [self._use(budget, units) for budget, units in zip(budgets, used, strict=True)]
             for budget, units in zip(budgets, used, strict=True):
                 ratio = units / budget.amount
                 ratios[team, budget.label] = max(ratio, ratios.get((team, budget.label), 0.0))
                 if ratio > 1.0:
                     passed[team] = (*passed.get(team, ()), budget)
                     logged.add(self._log_once(budget, units))
-        self.passed, self._logged = passed, logged
+        self.passed, self._logged, self.uses = passed, logged, uses
         self.statuses = tuple(SoftBudgetStatus(team, label, ratio) for (team, label), ratio in ratios.items())
+
+    def _use(self, budget: SoftBudget, units: float) -> SoftBudgetUse:
+        calendar = self._calendar
+        if budget.measure.endswith("_day"):
+            return SoftBudgetUse(budget, calendar.day, calendar.day_ends, units)
+        return SoftBudgetUse(budget, calendar.month, calendar.month_ends, units)
 
     def _log_once(self, budget: SoftBudget, units: float) -> tuple[str, SoftMeasure, str]:
         """Log that *budget* is exceeded, at most once per period."""

@@ -413,6 +413,9 @@ app.kubernetes.io/component: gateway
 {{- range dig "identity" "issuers" list .Values.config -}}
 {{- range list .issuer .jwks_url }}{{ if . }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
 {{- end -}}
+{{- range dig "alerts" "webhooks" list .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .url) }}{{ end -}}
+{{- range dig "alerts" "slack" list .Values.config }}{{ $ports = append $ports "443" }}{{ end -}}
+{{- range dig "alerts" "email" list .Values.config }}{{ $ports = append $ports (.port | default 587 | int | toString) }}{{ end -}}
 {{- with dig "tracing" "endpoint" nil .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end -}}
 {{- range .Values.config.teams -}}
 {{- with .tracing }}{{ with .endpoint }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
