@@ -11,8 +11,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
+from typing import Any
 
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
@@ -139,10 +140,13 @@ class ReplicaChannel:
         try:
             self._heard_at = self._clock()
             self._asks.append(SnapshotRequest())
+            # If one of its tasks fails at the moment of a cancellation, a task group raises only the failure, and the
+            # cancellation is lost. So the failure is raised here.
+            lost: asyncio.Future[StoreUnavailable] = asyncio.get_running_loop().create_future()
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._listen(messages))
-                tasks.create_task(self._tell())
-                tasks.create_task(self._beat())
+                for work in (self._listen(messages), self._tell(), self._beat()):
+                    tasks.create_task(_until_lost(work, lost))
+                raise await lost
         finally:
             with suppress(RedisError, RedisClusterException, OSError):
                 await messages.aclose()  # type: ignore[no-untyped-call]
@@ -271,3 +275,12 @@ class ReplicaChannel:
                 self._outbox.forget()
         else:
             self._outbox.is_heard = True
+
+
+async def _until_lost(work: Coroutine[Any, Any, None], lost: "asyncio.Future[StoreUnavailable]") -> None:
+    """Run *work*. If the store becomes unavailable, report this to *lost*."""
+    try:
+        await work
+    except StoreUnavailable as fault:
+        if not lost.done():
+            lost.set_result(fault)

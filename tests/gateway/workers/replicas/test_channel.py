@@ -205,6 +205,19 @@ async def test_without_redis_each_is_alone_until_it_is_back(redis_servers: Redis
 
 
 @pytest.mark.redis
+async def test_one_that_stops_while_redis_dies_stops(redis_servers: RedisServers) -> None:
+    """The loss of the connection and the cancellation arrive in the same turn of the loop."""
+    redis_server = redis_servers.started()
+    async with replica(redis_server.url, b"1") as only:
+        await until(lambda: only.exchange.is_connected)
+        redis_server.kill()
+        only.task.cancel()
+        ended, _ = await asyncio.wait([only.task], timeout=PATIENCE_S)
+
+    assert {only.task} == ended
+
+
+@pytest.mark.redis
 async def test_a_redis_that_hangs_is_one_that_is_away(redis_servers: RedisServers) -> None:
     """Connections stay open, and nothing comes: peers die of it, and live again when it goes on."""
     redis = redis_servers.started()
