@@ -60,7 +60,11 @@ def commands(parser: argparse.ArgumentParser, name: str, text: str = "") -> Iter
 
 
 def _section(command: Command) -> str:
-    actions = [action for action in command.parser._actions if action.dest != "help"]  # noqa: SLF001
+    actions = [
+        action
+        for action in command.parser._actions  # noqa: SLF001
+        if action.dest != "help" and action.help != argparse.SUPPRESS
+    ]
     usage = "\n".join(_usage(command.name, actions))
     actions.sort(key=lambda action: bool(action.option_strings))
     rows = [(markdown.code(_name(action)), _meaning(action, command.parser)) for action in actions]

@@ -59,6 +59,7 @@ def public_api(
     api.state.discovery_status = discovery_status
     api.state.replicas = replicas
     api.state.metrics = metrics
+    api.state.merged_metrics = None
     api.state.completed_requests = completed_requests
     api.state.kept_responses = kept_responses
     api.state.kept_looks = kept_looks

@@ -1,6 +1,6 @@
 """Routes for orchestrators and metrics scrapers: liveness, readiness, metrics and version."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.metadata import version
 from typing import Any, Protocol
 
@@ -26,6 +26,8 @@ ToldOfReplicas = Callable[[], dict[str, Any]]
 
 `gateway.workers.replicas.replicas.Replicas.report` implements it.
 """
+MergedMetrics = Callable[[], Awaitable[bytes]]
+"""Function that returns the metrics of all processes of a gateway that has several."""
 
 
 class StoreStatus(Protocol):
@@ -98,7 +100,9 @@ async def metrics(request: Request) -> Response:
     completed_requests: CompletedRequests = request.app.state.completed_requests
     completed_requests.settle()  # a scrape sees every request that has ended before it
     counted: Metrics = request.app.state.metrics
-    return Response(counted.exposition(), headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
+    merge: MergedMetrics | None = request.app.state.merged_metrics
+    exposition = counted.exposition() if merge is None else await merge()
+    return Response(exposition, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
 
 def _is_stopping(request: Request) -> bool:

@@ -59,6 +59,8 @@ from gateway.app.mapping.surroundings import (
 from gateway.app.mapping.tenancy import declared_in, scim_secrets, tenancy_rules
 from gateway.app.mapping.workers import access_of, model_workers, pace_of, parsed_workers, sharing_of
 from gateway.app.model_factory import Knowledge
+from gateway.app.processes.joining import join_processes, reload_in_all
+from gateway.app.processes.link import ProcessLink
 from gateway.app.reconciler import Reconciler
 from gateway.app.settings_audit import SettingsAudit
 from gateway.app.sighup import on_sighup
@@ -153,6 +155,8 @@ class _Outside:
     executor: ThreadPoolExecutor
     clock: Clock
     wall_clock: Clock
+    process: ProcessLink | None = None
+    """Connection to the supervisor, or None if the gateway has one process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,14 +265,17 @@ def create_app(
     configuration: ConfigSource | None = None,
     log_sink: Sink | None = None,
     login_token: str | None = None,
+    process: ProcessLink | None = None,
 ) -> Gateway:
     """Build the gateway from *settings*. No I/O takes place before the lifespan of the application starts.
 
     If *configuration* is given, the gateway reloads settings from it when it changes. Request log lines are written to
     *log_sink*, or to stdout if it is None. *beside* runs another server as long as the gateway runs. *login_token* is
-    the token of a one-time link to the console.
+    the token of a one-time link to the console. *process* connects one of several processes of a gateway.
     """
-    parts = _parts(settings, configuration, log_sink)
+    parts = _parts(settings, configuration, log_sink, process)
+    if process is not None:
+        _join(process, parts)
     admin = _admin(settings, parts)
 
     @asynccontextmanager
@@ -307,6 +314,17 @@ def create_app(
     )
 
 
+def _join(process: ProcessLink, parts: _Parts) -> None:
+    """Connect this process with the other processes of the gateway."""
+
+    def exposition() -> bytes:
+        parts.path.completed_requests.settle()
+        return parts.metrics.exposition()
+
+    fleet, reloader = parts.fleet, parts.followed.reloader
+    join_processes(process, exposition, fleet.draining, None if reloader is None else reloader.ask)
+
+
 def _beside(beside: Beside | None, parts: _Parts, api: App) -> AbstractAsyncContextManager[None]:
     if beside is None:
         return nullcontext()
@@ -317,13 +335,16 @@ def _beside(beside: Beside | None, parts: _Parts, api: App) -> AbstractAsyncCont
     return beside(inside)
 
 
-def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sink | None) -> _Parts:
+def _parts(
+    settings: Settings, configuration: ConfigSource | None, log_sink: Sink | None, process: ProcessLink | None
+) -> _Parts:
     outside = _Outside(
         HttpClient(follow_redirects=False, limits=httpx.Limits(max_connections=None)),
         WorkerClient(),
         ThreadPoolExecutor(max_workers=TOKEN_THREADS, thread_name_prefix="tokens"),
         clock=time.monotonic,
         wall_clock=time.time,  # noqa: TID251
+        process=process,
     )
     fleet = _fleet(settings, outside)
     rules = _rules(settings, outside)
@@ -344,7 +365,7 @@ def _parts(settings: Settings, configuration: ConfigSource | None, log_sink: Sin
         *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
         *(BatchMetrics(batch_counters := BatchCounters()), ResponseCacheMetrics(cache), alerts.metrics),
     )
-    logs = _request_logs(settings, log_sink)
+    logs = _request_logs(settings, log_sink, process)
     traffic = TrafficCounters()
     receipts = _receipts(settings, outside)
     shapes = _shapes(settings, outside)
@@ -523,6 +544,8 @@ def _public(settings: Settings, parts: _Parts, lifespan: Lifespan) -> FastAPI:
     api.state.refused_logins = parts.rules.refused_logins
     stores = tenancy.stores
     api.state.store = tenancy
+    if parts.outside.process is not None:
+        api.state.merged_metrics = parts.outside.process.merged_metrics
     if parts.batch is not None:
         api.state.files, api.state.batches = parts.batch.files, parts.batch.batches
     api.state.self_view = SelfView(
@@ -548,6 +571,8 @@ def _scim(settings: Settings, parts: _Parts) -> FastAPI | None:
 def _admin(settings: Settings, parts: _Parts) -> FastAPI:
     tenancy, followed = parts.rules.tenancy, parts.followed
     reload = None if followed.reloader is None else followed.reloader.reload
+    if reload is not None and parts.outside.process is not None:
+        reload = reload_in_all(parts.outside.process, reload)
     return admin_api(
         admin_keys(settings.admin),
         admin_tokens=tenancy.admin_tokens,
@@ -704,6 +729,8 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
     running.append(path.owners.run())
     if parts.batch is not None:
         running += [parts.batch.files.run(), parts.batch.runner.run()]
+    if parts.outside.process is not None:
+        running.append(parts.outside.process.run())
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
 
 
@@ -815,16 +842,18 @@ def _destinations(tracing: Tracing, settings: Settings) -> Mapping[str, Destinat
 
 def _tenancy(settings: Settings, outside: _Outside) -> Tenancy:
     try:
-        return Tenancy(tenancy_rules(settings), partial(declared_in, settings.teams), wall_clock=outside.wall_clock)
+        rules = tenancy_rules(settings, is_store_hidden=outside.process is not None and outside.process.is_store_hidden)
+        return Tenancy(rules, partial(declared_in, settings.teams), wall_clock=outside.wall_clock)
     except (StoreAddressError, IdentityUnavailableError) as fault:
         raise SettingsError([str(fault)]) from None
 
 
-def _request_logs(settings: Settings, sink: Sink | None) -> list[Observer]:
+def _request_logs(settings: Settings, sink: Sink | None, process: ProcessLink | None) -> list[Observer]:
     """Return the request log as a list with one entry, or an empty list if the log is disabled."""
     if not settings.logging.requests:
         return []
-    return [RequestLog(sink or sys.stdout.buffer, wall_clock=time.time)]  # noqa: TID251
+    number = None if process is None else process.number
+    return [RequestLog(sink or sys.stdout.buffer, wall_clock=time.time, process=number)]  # noqa: TID251
 
 
 def _keeps_receipts(settings: Settings) -> bool:

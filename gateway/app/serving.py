@@ -3,12 +3,13 @@
 import contextlib
 import logging
 import socket
-import sys
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 
 from gateway.app import application
+from gateway.app.announcements import Announce, announcements
 from gateway.app.mapping.surroundings import limits_of, serving_options
 from gateway.server.admin_port import listening, with_admin_port
 from gateway.server.asgi import App
@@ -16,7 +17,7 @@ from gateway.server.descriptors import clients_within, preallocate, raise_limit,
 from gateway.server.listener import ServerError, address_of, bind
 from gateway.server.on_uvicorn import run_on_uvicorn
 from gateway.server.process_tuning import ready_to_serve
-from gateway.server.program_log import event_line, log_to_stderr
+from gateway.server.program_log import log_to_stderr
 from gateway.server.start import StartWatcher
 from gateway.server.stop import SCOPE_KEY, Stop, with_stop
 from gateway.settings import ServerSettings, Settings, SettingsError
@@ -28,34 +29,15 @@ CreateApp = Callable[[Settings], App]
 
 Its attributes ``admin`` and ``probes`` are the applications for ``admin.port`` and ``server.probes_port``.
 """
-Announce = Callable[[str], None]
-"""Function that is called once with the gateway's address as soon as the gateway accepts connections."""
 
 
-def announce_on_stdout(address: str) -> None:
-    """Print the line with the gateway's address, which shows that the gateway is ready."""
-    sys.stdout.write(f"ready: {address}\n")
-    sys.stdout.flush()
+@dataclass(frozen=True, slots=True)
+class Sockets:
+    """Sockets that another process opened for this one. A port that this process does not serve has None."""
 
-
-def announce_admin_on_stdout(address: str) -> None:
-    """Print the address of the admin routes. This line comes before the `ready:` line."""
-    sys.stdout.write(f"admin: {address}\n")
-
-
-def announce_picker_on_stdout(address: str) -> None:
-    """Print the address of the endpoint picker. This line comes before the `ready:` line."""
-    sys.stdout.write(f"picker: {address}\n")
-
-
-def announcing(event: str) -> Announce:
-    """Return a function that writes an address to stdout as a JSON line with the event name *event*."""
-
-    def announce(address: str) -> None:
-        sys.stdout.write(f"{event_line(event, address=address)}\n")
-        sys.stdout.flush()
-
-    return announce
+    main: socket.socket
+    admin: socket.socket | None = None
+    probes: socket.socket | None = None
 
 
 def serve(
@@ -63,6 +45,7 @@ def serve(
     *,
     create_app: CreateApp | None = None,
     bound: socket.socket | None = None,
+    opened: Sockets | None = None,
     announce: Announce | None = None,
     announce_admin: Announce | None = None,
     stop: Stop | None = None,
@@ -77,6 +60,7 @@ def serve(
     *bound* is a socket that `bind` returned, for a caller that must know the port in advance. The socket is always
     closed. If the admin routes have a separate port, *announce_admin* gets its address just before *announce* is
     called. By default both write to stdout, as JSON if `logging.format` is json. *stop* is a result of `stop_of`.
+    *opened* are the sockets of one of several processes, which opens none.
 
     Raises:
         ServerError: if the gateway cannot start.
@@ -84,14 +68,12 @@ def serve(
     """
     stop = stop or stop_of(settings)
     log_to_stderr(settings.logging.level, settings.logging.format)
-    is_json = settings.logging.format == "json"
-    announce = announce or (announcing("ready") if is_json else announce_on_stdout)
-    announce_admin = announce_admin or (announcing("admin") if is_json else announce_admin_on_stdout)
+    usual, usual_admin = announcements(is_json=settings.logging.format == "json")
     server = _within_descriptors(settings.server)
     with (
-        contextlib.closing(bound or bind(server.host, server.port, shared=server.reuse_port)) as listener,
-        _admin_listener(settings) as second,
-        _probes_listener(settings) as third,
+        contextlib.closing(_bound(server, bound, opened)) as listener,
+        _admin_listener(settings, opened) as second,
+        _probes_listener(settings, opened) as third,
     ):
         gateway = app = (create_app or application.create_app)(settings)
         address = address_of(listener, server.host)
@@ -103,8 +85,8 @@ def serve(
 
         def started() -> None:
             if second is not None:
-                announce_admin(address_of(second, _admin_host(settings)))
-            announce(address)
+                (announce_admin or usual_admin)(address_of(second, _admin_host(settings)))
+            (announce or usual)(address)
 
         start = StartWatcher(SettingsError)
         with ready_to_serve():
@@ -123,6 +105,12 @@ def serve(
 def stop_of(settings: Settings) -> Stop:
     """Return the state of the stop of a gateway with *settings*."""
     return Stop(delay_s=settings.server.stop_delay_s, clock=time.monotonic)
+
+
+def _bound(server: ServerSettings, bound: socket.socket | None, opened: Sockets | None) -> socket.socket:
+    if opened is not None:
+        return opened.main
+    return bound or bind(server.host, server.port, shared=server.reuse_port)
 
 
 def _within_descriptors(server: ServerSettings) -> ServerSettings:
@@ -144,8 +132,10 @@ def _within_descriptors(server: ServerSettings) -> ServerSettings:
     return server.model_copy(update={"max_connections": fits})
 
 
-def _admin_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
+def _admin_listener(settings: Settings, opened: Sockets | None) -> AbstractContextManager[socket.socket | None]:
     """Open the socket of the admin port before anything else starts. Yield None without a separate admin port."""
+    if opened is not None:
+        return contextlib.nullcontext(opened.admin)
     port = settings.admin.port
     return contextlib.nullcontext() if port is None else listening(_admin_host(settings), port)
 
@@ -157,8 +147,10 @@ def _admin_of(app: App) -> App:
     return admin
 
 
-def _probes_listener(settings: Settings) -> AbstractContextManager[socket.socket | None]:
+def _probes_listener(settings: Settings, opened: Sockets | None) -> AbstractContextManager[socket.socket | None]:
     """Open the socket of the probes port before anything else starts. Yield None without a separate probes port."""
+    if opened is not None:
+        return contextlib.nullcontext(opened.probes)
     port = settings.server.probes_port
     return contextlib.nullcontext() if port is None else listening(settings.server.host, port)
 

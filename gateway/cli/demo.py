@@ -24,8 +24,9 @@ from typing import IO, Any
 
 from pydantic import SecretStr
 
+from gateway.app.announcements import announce_on_stdout
 from gateway.app.application import create_app as create_gateway
-from gateway.app.serving import CreateApp, announce_on_stdout, serve
+from gateway.app.serving import CreateApp, serve
 from gateway.cli.simulate import LINGER_S
 from gateway.server.listener import ServerError, address_of, bind
 from gateway.settings import Settings, build

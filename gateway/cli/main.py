@@ -5,6 +5,8 @@ Exit codes are 0 for success, 1 for a failure while running, and 2 for wrong set
 
 import argparse
 import importlib.metadata
+import socket
+import sys
 from collections.abc import Sequence
 from functools import partial
 
@@ -16,7 +18,7 @@ from gateway.cli.batch import add_batch
 from gateway.cli.commands.admin import add_admin_commands
 from gateway.cli.config import add_config_commands, add_config_option, show
 from gateway.cli.doctor.command import add_doctor
-from gateway.cli.simulate import add_simulate, check_simulator, port, whole_number
+from gateway.cli.simulate import add_simulate, check_simulator, port, process_count, whole_number
 from gateway.server.listener import ServerError
 from gateway.server.program_log import log_to_stderr, say
 from gateway.settings import SettingsError, environment
@@ -50,6 +52,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _serve(arguments: argparse.Namespace) -> int:
+    if arguments.control is not None:
+        return _serve_process(arguments)
+    if arguments.processes is not None:
+        return _serve_processes(arguments)
     # The other commands need no application, which takes half a second to import.
     from gateway.app.application import create_app  # noqa: PLC0415
     from gateway.app.serving import serve  # noqa: PLC0415
@@ -62,10 +68,75 @@ def _serve(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _serve_processes(arguments: argparse.Namespace) -> int:
+    from gateway.app.mapping.surroundings import process_rules  # noqa: PLC0415
+    from gateway.app.processes.child import cores  # noqa: PLC0415
+    from gateway.app.processes.serving import serve_processes  # noqa: PLC0415
+
+    environ = {**environment(), **_overrides(arguments)}
+    configuration = ConfigSource(arguments.config, environ)
+    settings = configuration.load()
+    log_to_stderr(settings.logging.level, settings.logging.format, process=0)
+    configuration.log_warnings()
+    program = [sys.executable, "-P", "-m", "gateway"]
+    config = [] if arguments.config is None else ["--config", str(arguments.config)]
+    given = [("--host", arguments.host), ("--port", arguments.port), ("--log-level", arguments.log_level)]
+    options = [text for name, value in given if value is not None for text in (name, str(value))]
+    serve_processes(
+        process_rules(settings, arguments.processes or cores()),
+        [*program, "serve", *config, *options],
+        environ=environ,
+        initialize=[*program, "store", "init", *config],
+        has_store_server=arguments.store_server,
+        validate=partial(_is_valid, configuration),
+    )
+    return 0
+
+
+def _is_valid(configuration: ConfigSource) -> bool:
+    """Return whether the configuration is valid now, and log its errors."""
+    try:
+        configuration.load()
+    except SettingsError as fault:
+        for sentence in fault.sentences:
+            say(f"The configuration was rejected and nothing has changed: {sentence}")
+        return False
+    return True
+
+
+def _serve_process(arguments: argparse.Namespace) -> int:
+    """Run one of the processes of a gateway, which the supervisor started."""
+    from gateway.app.application import create_app  # noqa: PLC0415
+    from gateway.app.processes.link import ProcessLink  # noqa: PLC0415
+    from gateway.app.processes.whole_lines import WholeLines  # noqa: PLC0415
+    from gateway.app.serving import Sockets, serve, stop_of  # noqa: PLC0415
+
+    link = ProcessLink(socket.socket(fileno=arguments.control))
+    assigned = link.assignment
+    configuration = ConfigSource(arguments.config, {**environment(), **_overrides(arguments), **assigned.variables})
+    settings = configuration.load()
+    log_to_stderr(settings.logging.level, settings.logging.format, process=link.number)
+    stop = stop_of(settings)
+    stop.on_request(partial(link.send_soon, "stopping"))
+    opened = [None if each is None else socket.socket(fileno=each) for each in (assigned.admin, assigned.probes)]
+    sink = WholeLines(sys.stdout.buffer)
+    serve(
+        settings,
+        create_app=partial(create_app, configuration=configuration, log_sink=sink, process=link),
+        opened=Sockets(socket.socket(fileno=assigned.listener), *opened),
+        announce=lambda _: link.send("ready"),
+        announce_admin=lambda _: None,
+        stop=stop,
+    )
+    link.send_last()
+    return 0
+
+
 def _picker(arguments: argparse.Namespace) -> int:
+    from gateway.app.announcements import announce_picker_on_stdout, announcing  # noqa: PLC0415
     from gateway.app.application import create_app  # noqa: PLC0415
     from gateway.app.mapping.surroundings import picker_rules  # noqa: PLC0415
-    from gateway.app.serving import announce_picker_on_stdout, announcing, serve, stop_of  # noqa: PLC0415
+    from gateway.app.serving import serve, stop_of  # noqa: PLC0415
 
     configuration = ConfigSource(arguments.config, {**environment(), **_overrides(arguments)})
     settings = configuration.load()
@@ -153,6 +224,19 @@ def command_parser() -> argparse.ArgumentParser:
 def _add_serve(command: argparse.ArgumentParser) -> None:
     command.set_defaults(run=_serve)
     _add_server_options(command)
+    command.add_argument(
+        "--processes",
+        type=process_count,
+        help="number of processes that serve the port together, or 0 for one per processor core; without this option, "
+        "the gateway is one process without a supervisor",
+    )
+    command.add_argument(
+        "--store-server",
+        action="store_true",
+        help="with --processes, run a Valkey server at the Unix socket of store.url, which keeps its data in the "
+        "folder of the socket",
+    )
+    command.add_argument("--control", type=int, help=argparse.SUPPRESS)
 
 
 def _add_picker(command: argparse.ArgumentParser) -> None:

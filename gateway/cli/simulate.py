@@ -358,6 +358,10 @@ def whole_number(text: str) -> int:
     return _bounded(text, 1, 2**31)
 
 
+def process_count(text: str) -> int:
+    return _bounded(text, 0, 1024)
+
+
 def positive_number(text: str) -> float:
     try:
         value = float(text)

@@ -15,6 +15,7 @@ _log = logging.getLogger(__name__)
 Format = Literal["text", "json"]
 
 _TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+_TEXT_OF_PROCESS = "%(asctime)s %(levelname)s process={} %(name)s: %(message)s"
 _NOISY = ("httpx", "httpcore")
 """Loggers that would write one line for each health check of a worker."""
 
@@ -23,13 +24,18 @@ class JsonLine(logging.Formatter):
     """Log formatter that writes each record as one JSON object on one line.
 
     The fields ``time`` (RFC 3339, UTC) and ``event`` have the same names as in the request log, where ``event`` is
-    ``request``.
+    ``request``. If the gateway has several processes, *process* is the number of this one.
     """
 
+    def __init__(self, process: int | None = None) -> None:
+        super().__init__()
+        self._process = process
+
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        line: dict[str, str | int] = {
             "time": _moment(record.created),
             "event": "log",
+            **({} if self._process is None else {"process": self._process}),
             "level": record.levelname.lower(),
             "logger": record.name,
             "message": record.getMessage(),
@@ -41,14 +47,22 @@ class JsonLine(logging.Formatter):
         return msgspec.json.encode(line).decode()
 
 
-def log_to_stderr(level: str, format: Format = "text") -> None:  # noqa: A002  # the name that the setting has
+def log_to_stderr(
+    level: str,
+    format: Format = "text",  # noqa: A002  # the name that the setting has
+    *,
+    process: int | None = None,
+) -> None:
     """Configure logging to stderr, unless an embedding program has already configured logging.
+
+    If the gateway has several processes, each line contains *process*, the number of this one.
 
     The JSON log also contains Python warnings and uncaught exceptions from all threads.
     """
     is_ours = not logging.root.handlers
     handler = logging.StreamHandler()
-    handler.setFormatter(JsonLine() if format == "json" else logging.Formatter(_TEXT))
+    text = _TEXT if process is None else _TEXT_OF_PROCESS.format(process)
+    handler.setFormatter(JsonLine(process) if format == "json" else logging.Formatter(text))
     logging.basicConfig(level=level.upper(), handlers=[handler])
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)

@@ -58,11 +58,13 @@ class FieldGroup:
 class RequestLog:
     """Observer of completed requests that writes their log lines to *sink*. *wall_clock* returns Unix seconds.
 
+    If the gateway has several processes, each line contains *process*, the number of this one.
+
     Each line is assembled from cached parts, because encoding all thirty fields takes twice as long and most of them
     repeat.
     """
 
-    def __init__(self, sink: Sink, *, wall_clock: Callable[[], float]) -> None:
+    def __init__(self, sink: Sink, *, wall_clock: Callable[[], float], process: int | None = None) -> None:
         self._sink = sink
         self._wall_clock = wall_clock
         self._asked = FieldGroup("path", "team", "key", "model", "route", "rule", "status", "stream")
@@ -71,6 +73,7 @@ class RequestLog:
         self._is_failing = False
         self._second = -1
         self._date = ""
+        self._end = "}" if process is None else f',"process":{process}}}'
 
     def observe(self, completed: list[CompletedRequest]) -> None:
         """Write the log lines for *completed* requests with one system call."""
@@ -117,7 +120,7 @@ class RequestLog:
             f',"prompt_tokens":{_NULL if usage is None else str(usage.prompt_tokens)}'
             f',"cached_tokens":{_NULL if cached is None else str(cached)}'
             f',"completion_tokens":{_NULL if usage is None else str(usage.completion_tokens)}'
-            f"{self._what_else(exchange)}}}"
+            f"{self._what_else(exchange)}{self._end}"
         )
 
     def _who_asked(self, exchange: Exchange) -> str:

@@ -25,6 +25,9 @@ _log = logging.getLogger(__name__)
 
 Word = Literal["operator", "settings"]
 
+OnOperator = Callable[[str, WorkerId, bool, float | UnsetType | None], object]
+"""Function that gets the model, the worker, whether it drains, and the delay before the handover."""
+
 AGAIN_S = 5.0
 """Seconds between two attempts to hand over the streams of a draining worker. At first, there might be no other."""
 
@@ -61,6 +64,14 @@ class Draining:
         self._drains: dict[tuple[str, WorkerId], _Drain] = {}
         self._uids: dict[tuple[str, WorkerId], str | None] = {}
         self._changed = asyncio.Event()
+        self._on_operator: OnOperator = lambda *_: None
+        self.is_shared = False
+        """Whether other processes of this gateway drain the same workers."""
+
+    def share(self, on_operator: OnOperator) -> None:
+        """Call *on_operator* with each request of an operator, so that other processes can drain the same workers."""
+        self._on_operator = on_operator
+        self.is_shared = True
 
     def drain(self, model: Model, worker: WorkerId, *, hand_over_after_s: float | UnsetType | None = UNSET) -> None:
         """Drain *worker* because an operator requested it. A repeated call restarts the delay before the handover.
@@ -68,11 +79,24 @@ class Draining:
         *hand_over_after_s* overrides the default delay. None means that its streams are never handed over.
         """
         self._say(model, worker, "operator", hand_over_after_s)
+        self._on_operator(model.name, worker, True, hand_over_after_s)
 
     def undrain(self, model: Model, worker: WorkerId) -> None:
         """Cancel the operator's request to drain *worker*. It keeps draining if the settings also request this."""
         self._take_back(model.name, worker, "operator")
         self._apply(model)
+        self._on_operator(model.name, worker, False, UNSET)
+
+    def follow(self, name: str, worker: WorkerId, *, drains: bool, hand_over_after_s: float | UnsetType | None) -> None:
+        """Drain *worker* of the model *name*, or stop this, because another process did so."""
+        model = self._models.get(name)
+        if model is None or worker not in model.workers:
+            return
+        if drains:
+            self._say(model, worker, "operator", hand_over_after_s)
+        else:
+            self._take_back(name, worker, "operator")
+            self._apply(model)
 
     def declare(self, models: Sequence[ModelWorkers]) -> None:
         """Start or stop draining workers according to *models*. The fleets must already contain these workers."""

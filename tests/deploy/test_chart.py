@@ -108,6 +108,7 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
     (tiny(image={"tagg": "1"}), r"/image.*'tagg'"),
     (tiny(image={"digest": "1234"}), "/image/digest"),
     (tiny(replicaCount="3"), "/replicaCount"),
+    (tiny(processes=-1), "/processes"),
     (tiny(image={}), r"image\.repository is empty, and there is no public image"),
     (tiny(image={"repository": None}), r"missing property 'repository'"),
     (tiny(config={"serverr": {}}), r"/config.*'serverr'"),
@@ -318,6 +319,13 @@ def test_a_claim_for_files_can_exist_already() -> None:
     assert 2 == len(one.of("PersistentVolumeClaim"))
     assert [] == existing.of("PersistentVolumeClaim")
     assert "ours" in str(existing.pod["volumes"])
+
+
+@pytest.mark.parametrize(("processes", "options"), [(None, []), (0, ["--processes", "0"]), (4, ["--processes", "4"])])
+def test_a_pod_has_as_many_processes_as_its_value(processes: int | None, options: list[str]) -> None:
+    (container,) = install(tiny(processes=processes)).one("Deployment")["spec"]["template"]["spec"]["containers"]
+
+    assert ["serve", "--config", "/etc/warmgate/warmgate.yaml", *options] == container["args"]
 
 
 def test_teams_without_limits_need_no_store() -> None:

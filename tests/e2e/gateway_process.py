@@ -6,7 +6,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -86,6 +86,7 @@ async def gateway_process(
     name: str = "gateway",
     variables: Mapping[str, str] | None = None,
     initializes: bool = True,
+    options: Sequence[str] = (),
 ) -> AsyncIterator[GatewayProcess]:
     """Start it, and stop it in peace at the end. *variables* are beside those of the test.
 
@@ -96,7 +97,7 @@ async def gateway_process(
     if initializes:
         await _initialize(settings, variables or {})
     output = folder / f"{name}.out", folder / f"{name}.err"
-    command = [sys.executable, "-m", "gateway", "serve", "--config", str(config)]
+    command = [sys.executable, "-m", "gateway", "serve", "--config", str(config), *options]
     with output[0].open("wb") as stdout, output[1].open("wb") as stderr:
         process = await asyncio.create_subprocess_exec(
             *command, stdout=stdout, stderr=stderr, env=os.environ | dict(variables or {})

@@ -21,7 +21,8 @@ def worker_states(models: Models, draining: Draining) -> list[dict[str, Any]]:
 def states_of(model: Model, draining: Draining) -> Iterator[dict[str, Any]]:
     """Yield the state of each worker of *model*."""
     for worker in model.fleet:
-        is_drained = worker.is_draining and model.fleet.bookings.own_in_flight(worker.id) == 0
+        own = model.fleet.bookings.own_in_flight(worker.id)
+        is_drained = worker.is_draining and (worker.in_flight if draining.is_shared else own) == 0
         state = worker.why_not_ready or "up"
         yield {
             "model": model.name,

@@ -8,9 +8,11 @@ from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import ConfiguredModel
 from gateway.app.alerts import AlertRules, EmailRules, SlackRules, WebhookRules
 from gateway.app.console import ConsoleRules
+from gateway.app.processes.rules import ProcessRules
 from gateway.batch.batches import BatchRules
 from gateway.batch.files import FileRules
 from gateway.picker.rules import PickerRules
+from gateway.proxy.bodies.memory_guard import memory_limit
 from gateway.server.on_uvicorn import ServingOptions
 from gateway.server.shared_state import ConnectionLimits
 from gateway.settings import (
@@ -21,8 +23,10 @@ from gateway.settings import (
     ModelSettings,
     ServerSettings,
     Settings,
+    SettingsError,
     TracingSettings,
 )
+from gateway.settings.rules import SQLITE
 from gateway.telemetry.alert_delivery.email import MailServer
 from gateway.telemetry.trace_export.tracing import Receiver, TraceRules
 
@@ -151,6 +155,49 @@ def team_receivers(settings: Settings) -> Mapping[str, Receiver]:
     """Return the trace receiver of each team, by team name."""
     found = {team.name: receiver_of(team.tracing) for team in settings.teams if team.tracing is not None}
     return {name: receiver for name, receiver in found.items() if receiver is not None}
+
+
+def process_rules(settings: Settings, processes: int) -> ProcessRules:
+    """Return what the supervisor of several processes has to know.
+
+    Raises:
+        SettingsError: if the settings do not work with several processes.
+    """
+    server, url = settings.server, settings.store.url
+    faults = []
+    if settings.admin.keys and settings.admin.port is None:
+        faults.append("admin.port is not set, and with --processes the admin API needs a port of its own.")
+    if url is not None and url.startswith(SQLITE):
+        faults.append(
+            "store.url is a SQLite file, which only one process can use. With --processes, set store.url to Redis, or "
+            "to unix://PATH together with the option --store-server."
+        )
+    if settings.kv_events.bind is not None:
+        faults.append("kv_events.bind is set, but with --processes an engine would reach only one of the processes.")
+    if faults:
+        raise SettingsError(faults)
+    memory = server.max_memory_bytes or memory_limit()
+    shared = {
+        "WARMGATE_STORE__REPLICAS": settings.store.replicas * processes,
+        "WARMGATE_SERVER__MAX_CONNECTIONS": -(-server.max_connections // processes),
+        "WARMGATE_SERVER__MAX_BODIES_BYTES": max(server.max_body_bytes, server.max_bodies_bytes // processes),
+        "WARMGATE_SERVER__MAX_MEMORY_BYTES": None if memory is None else memory // processes,
+        "WARMGATE_SERVER__MAX_CONCURRENT_REQUESTS": None
+        if server.max_concurrent_requests is None
+        else -(-server.max_concurrent_requests // processes),
+    }
+    return ProcessRules(
+        processes=processes,
+        host=server.host,
+        port=server.port,
+        admin=None if settings.admin.port is None else (settings.admin.host or server.host, settings.admin.port),
+        probes=None if server.probes_port is None else (server.host, server.probes_port),
+        variables={name: str(value) for name, value in shared.items() if value is not None},
+        shapes=settings.request_shapes.directory if settings.request_shapes.enabled else None,
+        store_url=url,
+        stop_s=server.stop_delay_s + server.shutdown_grace_s,
+        is_log_json=settings.logging.format == "json",
+    )
 
 
 def picker_rules(settings: Settings) -> PickerRules:

@@ -77,13 +77,18 @@ def store_rules(settings: Settings) -> StoreRules:
     )
 
 
-def tenancy_rules(settings: Settings) -> TenancyRules:
-    """Return the rules for teams, keys, quotas and the ledger."""
+def tenancy_rules(settings: Settings, *, is_store_hidden: bool = False) -> TenancyRules:
+    """Return the rules for teams, keys, quotas and the ledger.
+
+    If *is_store_hidden* is true, the store is one that the operator did not configure.
+    """
     quota, server = settings.quota, settings.server
     return TenancyRules(
         store=store_rules(settings),
         has_store=settings.store.url is not None,
-        is_open=not settings.teams and not settings.identity.issuers and settings.store.url is None,
+        is_open=not settings.teams
+        and not settings.identity.issuers
+        and (settings.store.url is None or is_store_hidden),
         open_mode=server.open_mode,
         zone=ZoneInfo(quota.time_zone),
         burst=quota.burst,

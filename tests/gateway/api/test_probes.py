@@ -54,6 +54,7 @@ async def serving(
     api = FastAPI()
     api.include_router(router)
     api.state.models = the_models(*models)
+    api.state.merged_metrics = None
     api.state.stream_state = (streams or {}).get
     api.state.discovery_status = discovery_status or DiscoveryStatus(clock=Clock(0.0))
     api.state.replicas = lambda: replicas or {}

@@ -13,7 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
-from gateway.app.serving import CreateApp, announce_on_stdout, serve
+from gateway.app.announcements import announce_on_stdout
+from gateway.app.serving import CreateApp, serve
 from gateway.server.asgi import App, Message, Receive, Send
 from gateway.server.listener import bind
 from gateway.server.stop import SCOPE_KEY

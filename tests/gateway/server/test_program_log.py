@@ -28,6 +28,10 @@ def test_a_line_has_exactly_these_fields() -> None:
     } == json.loads(JsonLine().format(record()))
 
 
+def test_a_line_of_one_of_several_processes_names_it() -> None:
+    assert 2 == json.loads(JsonLine(2).format(record()))["process"]
+
+
 def test_it_stays_one_line_whatever_is_said() -> None:
     assert '"message":"a\\n\\"b\\""' in JsonLine().format(record("%s", 'a\n"b"'))
 

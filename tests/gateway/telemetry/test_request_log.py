@@ -306,3 +306,10 @@ async def test_a_sink_that_fails_costs_its_lines_and_nothing_else(
 
 def _broken_pipe(_: bytes) -> int:
     raise BrokenPipeError(32, "Broken pipe")
+
+
+def test_a_line_of_one_of_several_processes_names_it(sink: Sink) -> None:
+    log = RequestLog(sink, wall_clock=lambda: SECONDS_OF_2026, process=2)
+    log.observe([an_ended_request(101.0)])
+
+    assert [2] == [line["process"] for line in sink.lines]

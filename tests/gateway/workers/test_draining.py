@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec import UNSET
 
 from cache_index import WorkerId
 from gateway.app.mapping.workers import model_workers
@@ -73,6 +74,26 @@ def test_an_operator_drains_and_undrains() -> None:
 
     assert ("ab", "b") == (before, stage.drained)
     assert [(), ("operator",)] == [stage.draining.words("tiny", worker) for worker in (A, B)]
+
+
+def test_processes_drain_the_same_workers() -> None:
+    """What an operator says to one is followed by the others, and is not said again by them."""
+    said: list[tuple[object, ...]] = []
+    one, other = Stage(), Stage()
+    for stage in (one, other):
+        stage.draining.share(lambda *each: said.append(each))
+    one.draining.drain(one.model, A, hand_over_after_s=5.0)
+    one.draining.undrain(one.model, B)
+    other.draining.follow("tiny", A, drains=True, hand_over_after_s=5.0)
+    other.draining.follow("gone", A, drains=True, hand_over_after_s=None)
+    other.draining.follow("tiny", WorkerId("gone"), drains=True, hand_over_after_s=None)
+
+    assert [("tiny", A, True, 5.0), ("tiny", B, False, UNSET)] == said
+    assert ("a", "a", 5.0) == (one.drained, other.drained, other.draining.hand_over_in_s("tiny", A))
+
+    other.draining.follow("tiny", A, drains=False, hand_over_after_s=UNSET)
+
+    assert "" == other.drained
 
 
 def test_the_settings_drain_and_undrain() -> None:

@@ -1,5 +1,7 @@
 """Values for the server, the admin API and telemetry, from settings."""
 
+import pytest
+
 from gateway.api.admin_access import AdminKey
 from gateway.app.mapping.surroundings import (
     admin_keys,
@@ -7,15 +9,18 @@ from gateway.app.mapping.surroundings import (
     console_rules,
     limits_of,
     picker_rules,
+    process_rules,
     receiver_of,
     serving_options,
     team_receivers,
 )
 from gateway.app.mapping.tenancy import identity_rules
 from gateway.picker.rules import PickerRules
-from gateway.settings import ServerSettings, Settings, build
+from gateway.settings import ServerSettings, Settings, SettingsError, build
 from gateway.telemetry.trace_export.tracing import Receiver
 from tests.gateway.settings.examples import SMALLEST, parsed
+
+MODELS = [{"name": "tiny", "workers": [{"url": "http://127.0.0.1:18101"}]}]
 
 
 def test_one_address_has_nine_tenths_of_the_connections_unless_said() -> None:
@@ -98,3 +103,37 @@ def test_the_console_answers_at_the_address_to_which_a_provider_leads_back() -> 
     assert rules is not None
     assert "gateway.example.com" in rules.allowed_hosts
     assert "https://Gateway.example.com:8443" == identity_rules(settings.identity).logins["okta"].public_url
+
+
+def test_processes_share_the_limits_of_the_server() -> None:
+    server = {
+        "max_connections": 1001,
+        "max_concurrent_requests": 5,
+        "max_memory_bytes": 2**30,
+        "max_bodies_bytes": 2**30,
+        "stop_delay_s": 5,
+        "probes_port": 9090,
+    }
+    rules = process_rules(build({"models": MODELS, "server": server, "admin": {"port": 9091}}, {}), 2)
+
+    assert {
+        "WARMGATE_STORE__REPLICAS": "2",
+        "WARMGATE_SERVER__MAX_CONNECTIONS": "501",
+        "WARMGATE_SERVER__MAX_CONCURRENT_REQUESTS": "3",
+        "WARMGATE_SERVER__MAX_MEMORY_BYTES": str(2**29),
+        "WARMGATE_SERVER__MAX_BODIES_BYTES": str(2**29),
+    } == rules.variables
+    assert (35, ("127.0.0.1", 9090), ("127.0.0.1", 9091)) == (rules.stop_s, rules.probes, rules.admin)
+
+
+def test_settings_that_only_one_process_can_use_are_named_together() -> None:
+    settings = {
+        "models": MODELS,
+        "admin": {"keys": [{"id": "root", "role": "owner", "secret": "s" * 20}]},
+        "store": {"url": "sqlite:///warmgate.db"},
+        "kv_events": {"bind": "tcp://127.0.0.1:5557"},
+    }
+    with pytest.raises(SettingsError) as refused:
+        process_rules(build(settings, {}), 2)
+
+    assert ["admin.port", "store.url", "kv_events.bind"] == [each.split()[0] for each in refused.value.sentences]
