@@ -84,14 +84,21 @@ def test_a_new_request_appears_without_a_reload(
 
 
 def test_a_request_opens_to_its_life(browser: Browser, busy: Running, session: Token, faults: Faults) -> None:
-    """The page of a request lists all candidates with their costs, names the chosen one, and shows the phases."""
-    with window(browser, busy, session("vera"), faults=faults) as page:
-        page.goto(f"{REQUESTS}?team=blue&status=2xx")
-        page.locator("tbody a").first.press("Enter")
-        expect(page.locator("h1")).to_contain_text("Request")
-        candidates = page.locator("section", has=page.get_by_role("heading", name="Why this worker"))
+    """The page of a request lists all candidates with their costs, names the chosen one, and shows the phases.
 
-        expect(candidates.locator("tbody tr")).to_have_count(3)
+    On a busy machine, a worker can miss its probes and be no candidate for some time, so the test looks for a request
+    that had all three.
+    """
+    with window(browser, busy, session("vera"), faults=faults) as page:
+        candidates = page.locator("section", has=page.get_by_role("heading", name="Why this worker"))
+        number = 0
+        while candidates.locator("tbody tr").count() < 3:
+            page.goto(f"{REQUESTS}?team=blue&status=2xx")
+            page.locator("tbody a").nth(number).press("Enter")
+            expect(page.locator("h1")).to_contain_text("Request")
+            expect(candidates).to_be_visible()
+            number += 1
+
         expect(candidates.get_by_text("chosen", exact=True)).to_have_count(1)
         expect(page.get_by_role("heading", name="Phases")).to_be_visible()
         assert "Tell me about" not in page.content()
