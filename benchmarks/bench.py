@@ -7,7 +7,7 @@ import resource
 import socket
 import struct
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -139,14 +139,16 @@ class Bench:
         environment: Mapping[str, str] | None = None,
         settings: Mapping[str, Any] | None = None,
         secret: str = SECRET,
+        cores: Collection[int] | None = None,
     ) -> Target:
+        """Start a gateway on *cores*, or on the core of the proxies."""
         child, url = start_gateway(
             self.processes,
             settings_before(*worker_urls, **(settings or {})),
             command=command,
             environment=environment,
             name="".join(letter if letter.isalnum() else "-" for letter in name),
-            cores={self.proxy_core},
+            cores={self.proxy_core} if cores is None else cores,
         )
         return Target(name, child, {"requests": url, "streams": url}, secret)
 

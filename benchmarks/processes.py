@@ -59,11 +59,11 @@ class Child:
 
     def rss_bytes(self) -> int:
         """Return the resident memory of the child and its descendants. Shared pages count once per process."""
-        return sum(_resident_bytes(pid) for pid in _session(self.process.pid))
+        return sum(_resident_bytes(pid) for pid in _family(self.process.pid))
 
     def cpu_s(self) -> float:
         """Return the processor seconds, user and system, of the child and its living descendants."""
-        return sum(_cpu_s(pid) for pid in _session(self.process.pid))
+        return sum(_cpu_s(pid) for pid in _family(self.process.pid))
 
     def last_words(self, characters: int = 2_000) -> str:
         """Return the end of the child's output, for an error message."""
@@ -124,7 +124,7 @@ class Child:
             except subprocess.TimeoutExpired:
                 self.process.kill()
         # A worker process can outlive its parent: the session goes as a whole, and a killed process takes a moment to.
-        while remaining := _session(self.process.pid):
+        while remaining := _family(self.process.pid):
             for pid in remaining:
                 _kill(pid)
             time.sleep(POLL_S)
@@ -314,11 +314,18 @@ def _kill(pid: int) -> None:
         return
 
 
-def _session(session: int) -> list[int]:
-    """Return the processes of a session. Takes O(processes of the machine)."""
+def _family(session: int) -> list[int]:
+    """Return the processes of a session and their descendants, which can have sessions of their own.
+
+    Takes O(processes of the machine).
+    """
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    # Field 6 of proc_pid_stat(5) is the session; a zombie is dead already and only waits for its parent.
-    return [pid for pid in pids if (stat := _stat(pid)) and int(stat[3]) == session and stat[0] != "Z"]
+    # Fields 4 and 6 of proc_pid_stat(5) are the parent and the session; a zombie only waits for its parent.
+    found = {pid: stat for pid in pids if (stat := _stat(pid)) and stat[0] != "Z"}
+    family = [pid for pid, stat in found.items() if int(stat[3]) == session]
+    for pid in family:  # it grows until the last descendant is in it
+        family += [each for each, stat in found.items() if int(stat[1]) == pid and each not in family]
+    return family
 
 
 def _stat(pid: int) -> list[str]:

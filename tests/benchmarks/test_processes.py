@@ -165,6 +165,17 @@ def test_memory_and_processor_time_are_those_of_the_child() -> None:
         assert sum(core_busy_s(core) for core in os.sched_getaffinity(0)) > busy_s
 
 
+def test_memory_includes_descendants_with_sessions_of_their_own() -> None:
+    """The processes of a gateway are such descendants."""
+    holds = "held = bytearray(b'x' * 64_000_000)\nprint('ready: http://h', flush=True)\nimport signal\nsignal.pause()"
+    program = "import subprocess, sys\nsubprocess.run([sys.executable, '-c', sys.argv[1]], start_new_session=True)"
+    with Processes() as processes:
+        child = processes.start("parent", [sys.executable, "-c", program, holds])
+        child.wait_for_ready_line()
+
+        assert child.rss_bytes() > 64_000_000
+
+
 def test_the_gateway_is_given_its_settings_as_a_file() -> None:
     """``--config FILE`` is appended to the command, and the file is YAML."""
     with Processes() as processes:
