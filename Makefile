@@ -129,10 +129,12 @@ proxy-test: $(VENV)/.test
 		{ $$apt update && $$apt install --yes --no-install-recommends haproxy nginx-light; }
 	$(BIN)/pytest tests/proxies
 
-# The endpoint picker with a real Envoy before simulated workers; installs Envoy beside, 110 MB.
+# The endpoint picker with a real Envoy before simulated workers; installs Envoy beside, 110 MB. Its replicas share a Redis.
 picker-test: $(VENV)/.test
+	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || \
+		$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes --no-install-recommends redis-server
 	$(BIN)/python -m tests.picker.environment
-	$(BIN)/pytest -n logical --dist loadfile tests/picker -o timeout=600
+	TEST_REDIS=required $(BIN)/pytest -n logical --dist loadfile tests/picker -o timeout=600
 
 # Which requests fail while workers, pickers and Envoys are killed and drained under load; SECONDS=120 is a short run.
 picker-chaos: $(VENV)/.test

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from cache_index import WorkerId
 from gateway.backends.backend import Backend, Call, WorkerBackend
+from gateway.protocol.errors import GatewayError
 from gateway.protocol.headers import HeaderLookup
 
 
@@ -50,6 +51,10 @@ class Delivery(Protocol):
         *on_served* is called as soon as the answer begins, with the id of the worker that answers, if the server
         reports it.
         """
+        ...
+
+    def status_of(self, error: GatewayError) -> int:
+        """Return the status with which the server expects to be answered if a request fails with *error*."""
         ...
 
     def prefill_at(self, worker: WorkerBackend) -> None:

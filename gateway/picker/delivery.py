@@ -6,11 +6,13 @@ from typing import Protocol
 from cache_index import WorkerId
 from gateway.backends.backend import Backend, Call, WorkerBackend
 from gateway.picker.destinations import Destinations
+from gateway.picker.dropped import status_of
 from gateway.picker.heads import PREFILL
 from gateway.picker.reply import EnvoyReply
 from gateway.picker.session_workers import SessionChoice, SessionWorkers
 from gateway.picker.stream import RETRY_AFTER_S
-from gateway.protocol.errors import Forbidden, InvalidField, NoWorker, ReplyBroken
+from gateway.picker.subset import Subset
+from gateway.protocol.errors import Forbidden, GatewayError, InvalidField, NoWorker, ReplyBroken
 from gateway.protocol.headers import HeaderLookup
 from gateway.protocol.session_identity import ENGINE_HEADER, engine_session
 
@@ -43,12 +45,12 @@ class EnvoyDelivery:
         wire: Wire,
         destinations: Destinations,
         *,
-        subset: frozenset[str] | None,
+        subset: Subset | None,
         max_fallbacks: int,
         shows_answers: bool,
         sessions: SessionWorkers | None = None,
     ) -> None:
-        """Create the delivery. *subset* are the endpoints that Envoy accepts, or None for all. Envoy gets at most
+        """Create the delivery. *subset* has the endpoints that Envoy accepts, or None for all. Envoy gets at most
         *max_fallbacks* further endpoints for its retries. *sessions* are the workers of sessions if headers can decide.
         """
         self._wire = wire
@@ -88,12 +90,11 @@ class EnvoyDelivery:
             return frozenset({_worker_of(self._begun, workers)})
         if self._subset is None:
             return None
-        found = [worker for worker, each in workers.items() if self._destinations.known(each) in self._subset]
+        known = {worker: self._destinations.known(each) for worker, each in workers.items()}
+        found = [worker for worker, each in known.items() if each is not None and self._subset.accepts(each)]
         if not found:
-            text = (
-                f"None of the {len(self._subset)} endpoints that the proxy in front of the gateway accepts is a worker"
-            )
-            raise NoWorker(f"{text} of this model", retry_after_s=RETRY_AFTER_S)
+            text = f"None of the {len(self._subset.names)} endpoints that the proxy in front of the gateway accepts"
+            raise NoWorker(f"{text} is a worker of this model", retry_after_s=RETRY_AFTER_S)
         return None if len(found) == len(workers) else frozenset(found)
 
     def to(
@@ -101,6 +102,10 @@ class EnvoyDelivery:
     ) -> Backend:
         """Return the backend that sends a request through Envoy (see `Delivery.to`)."""
         return _ThroughEnvoy(self, worker, others, on_served)
+
+    def status_of(self, error: GatewayError) -> int:
+        """Return the status for the caller of a request that failed with *error* (see `Delivery.status_of`)."""
+        return status_of(error)
 
     def prefill_at(self, worker: WorkerBackend) -> None:
         """Name the prefill worker *worker* in a header, which the side-car of the decode worker reads."""

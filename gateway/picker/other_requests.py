@@ -10,6 +10,7 @@ from gateway.models.registry import Models
 from gateway.picker.destinations import Destinations
 from gateway.picker.session_workers import MODEL_HEADER, by_weight, endpoints_of, ready_workers
 from gateway.picker.stream import RETRY_AFTER_S, EnvoyStream
+from gateway.picker.subset import Subset
 from gateway.protocol.errors import BodyTooLarge, GatewayError, NoWorker, UnknownRoute
 from gateway.protocol.headers import HeaderLookup, Headers
 from gateway.protocol.request_hints import REWRITE_HEADERS
@@ -45,7 +46,7 @@ class OtherRequests:
         self._is_refused = is_refused
         self._turn = 0
 
-    async def serve(self, stream: EnvoyStream, call: Call, subset: frozenset[str] | None) -> None:
+    async def serve(self, stream: EnvoyStream, call: Call, subset: Subset | None) -> None:
         """Let Envoy send *call* to a worker whose endpoint is in *subset*, and pass on the answer."""
         try:
             if self._is_refused():
@@ -64,7 +65,7 @@ class OtherRequests:
             await stream.response.send({"type": "http.response.body", "body": await reply.read(), "more_body": True})
         await stream.response.send({"type": "http.response.body", "body": b""})
 
-    def _workers(self, headers: Headers, subset: frozenset[str] | None) -> tuple[list[str], WorkerBackend]:
+    def _workers(self, headers: Headers, subset: Subset | None) -> tuple[list[str], WorkerBackend]:
         """Return the endpoints to try in order, and the worker at the first one.
 
         Raises:

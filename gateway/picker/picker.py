@@ -18,6 +18,7 @@ from gateway.picker.other_requests import OtherRequests, refuse
 from gateway.picker.rules import PickerRules
 from gateway.picker.session_workers import SessionWorkers
 from gateway.picker.stream import EnvoyStream
+from gateway.picker.subset import Subset
 from gateway.protocol import canonical_path
 from gateway.protocol.endpoints.table import ENDPOINTS
 from gateway.protocol.errors import BodyTooLarge, GatewayError
@@ -139,14 +140,15 @@ class Picker:
         announced = said.get(b"content-length", b"0")
         return b"content-encoding" not in said and announced.isdigit() and int(announced) <= self._rules.max_body_bytes
 
-    async def _subset(self, stream: EnvoyStream, first: messages.Message) -> frozenset[str] | None:
+    async def _subset(self, stream: EnvoyStream, first: messages.Message) -> Subset | None:
         """Return the endpoints that Envoy or a conformance test accepts for the request, or None for all."""
-        subset = messages.subset_in(first)
+        accepted = messages.subset_in(first)
+        subset = None if accepted is None else Subset(accepted)
         if self._rules.is_conformance_test:
             said = [value.decode("latin-1") for name, value in stream.headers if name == SELECTION_HEADER]
             named = frozenset(each.strip() for value in said for each in value.split(",") if each.strip())
             if named:
-                subset = named if subset is None else subset & named
+                subset = Subset(named, within=subset)
         if subset is not None:
             await self._destinations.resolve(each.url for model in self._models for each in model.workers.values())
         return subset

@@ -8,6 +8,7 @@ from gateway.backends.backend import WorkerBackend
 from gateway.models.model import Model
 from gateway.models.registry import Models
 from gateway.picker.destinations import Destinations
+from gateway.picker.subset import Subset
 from gateway.protocol.errors import GatewayError
 from gateway.protocol.headers import HeaderLookup
 from gateway.protocol.request_hints import REWRITE_HEADERS, requested_strategy
@@ -52,7 +53,7 @@ class SessionWorkers:
         self._max_fallbacks = max_fallbacks
         self._clock = clock
 
-    async def choose(self, header: HeaderLookup, team: str, subset: frozenset[str] | None) -> SessionChoice | None:
+    async def choose(self, header: HeaderLookup, team: str, subset: Subset | None) -> SessionChoice | None:
         """Return the choice for a request of *team* whose headers *header* returns, or None if the body decides, or if
         no worker in *subset* is ready.
         """
@@ -91,14 +92,14 @@ class SessionWorkers:
         return self._models.find(named).latest
 
 
-def ready_workers(model: Model, destinations: Destinations, subset: frozenset[str] | None) -> Iterator[ReadyWorker]:
+def ready_workers(model: Model, destinations: Destinations, subset: Subset | None) -> Iterator[ReadyWorker]:
     """Yield the ready workers of *model* whose endpoints are known and in *subset*."""
     for worker in model.fleet:
         backend = model.workers.get(WorkerId(worker.id))
         if backend is None or not worker.is_ready:
             continue
         endpoint = destinations.known(backend)
-        if endpoint is not None and (subset is None or endpoint in subset):
+        if endpoint is not None and (subset is None or subset.accepts(endpoint)):
             yield ReadyWorker(endpoint, backend, worker)
 
 

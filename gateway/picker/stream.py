@@ -20,6 +20,8 @@ from gateway.protocol.headers import Headers
 
 SERVED_HEADER = b"x-conformance-test-served-endpoint"
 """Header in which the conformance tests of the Gateway API Inference Extension expect the endpoint that answered."""
+SELECTED_HEADER = b"x-conformance-test-selected-endpoint"
+"""Header in which these tests expect the endpoint that the picker has chosen."""
 
 RETRY_AFTER_S: Final = 2.0
 """Seconds in the `retry-after` header if no worker can answer, about the interval of health checks."""
@@ -49,8 +51,8 @@ class EnvoyStream:
     """State of one request between Envoy and the gateway. Implements `gateway.picker.delivery.Wire`."""
 
     def __init__(self, line: Line, head: messages.Message, *, reports_served: bool) -> None:
-        """Create the state of the request whose headers are in the message *head*. If *reports_served* is true, a
-        header of the answer names the endpoint that has answered.
+        """Create the state of the request whose headers are in the message *head*. If *reports_served* is true, headers
+        of the answer name the endpoint that has answered and the chosen one.
         """
         self._line = line
         self._mode, answer_mode = messages.body_modes(head)
@@ -66,6 +68,7 @@ class EnvoyStream:
         self._is_closed = False
         self._reports_served = reports_served
         self._served: str | None = None
+        self._selected = b""
         self._reply = Chunks(line.resume)
         self.response = Answer(self._write, answer_mode, self._said)
         self.shows_answers = answer_mode != messages.NONE
@@ -258,7 +261,9 @@ class EnvoyStream:
     def _changes(self, call: Call, destination: str, *, length: int | None) -> HeaderChanges:
         """Return the changes of headers that send *call*, whose body has *length* bytes (see `request_changes`)."""
         asked = next((value for name, value in self.headers if name == b":path"), b"")
-        wanted = [*call.headers, (DESTINATION, destination.encode("ascii"))]
+        endpoints = destination.encode("ascii")
+        self._selected = endpoints.partition(b",")[0]
+        wanted = [*call.headers, (DESTINATION, endpoints)]
         return request_changes(self.headers, wanted, path=None if call.path == asked else call.path, length=length)
 
     def _send(self, message: messages.Message) -> None:
@@ -285,6 +290,7 @@ class EnvoyStream:
 
     def _said(self) -> Headers:
         """Return the headers that the picker adds to the answer of a worker."""
-        if not self._reports_served or self._served is None:
+        if not self._reports_served:
             return []
-        return [(SERVED_HEADER, self._served.encode("latin-1"))]
+        served = [] if self._served is None else [(SERVED_HEADER, self._served.encode("latin-1"))]
+        return [*served, (SELECTED_HEADER, self._selected)]

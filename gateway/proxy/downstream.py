@@ -172,7 +172,9 @@ class Downstream:
         headers = [(b"content-type", b"application/json"), *error.response_headers]
         if isinstance(error, MethodNotAllowed):
             headers.append((b"allow", b"POST, OPTIONS"))
-        await self.answer(error.status, headers, self._endpoint.error_body(error, request_id=request_id))
+        delivery = self._exchange.delivery
+        status = error.status if delivery is None else delivery.status_of(error)
+        await self.answer(status, headers, self._endpoint.error_body(error, request_id=request_id))
 
     async def _put(self, message: MutableMapping[str, Any], *, last: bool = False) -> None:
         if self._comment is not None:

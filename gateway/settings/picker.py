@@ -53,8 +53,9 @@ class PickerSettings(Group):
     )
     conformance: bool = Field(
         default=False,
-        description="let callers choose workers with the header test-epp-endpoint-selection, and name the worker in "
-        "the header x-conformance-test-served-endpoint. Only for tests.",
+        description="let callers choose workers with the header test-epp-endpoint-selection, and name the worker that "
+        "has answered in the header x-conformance-test-served-endpoint, and the chosen one in "
+        "x-conformance-test-selected-endpoint. Only for tests.",
     )
 
     @model_validator(mode="after")

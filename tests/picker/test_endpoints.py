@@ -1,7 +1,8 @@
 """The endpoints from which the picker chooses: the cases of the conformance tests that concern a picker.
 
-The conformance tests of the Gateway API Inference Extension need a cluster. These tests play the same cases against a
-real Envoy: 1, 2 and 3 endpoints, data-parallel ports, subsets, and the endpoint that has answered.
+The conformance tests of the Gateway API Inference Extension need a cluster. These tests, and those of
+`test_failures` and `test_pools`, play the same cases against a real Envoy. Their docstrings begin with the name of the
+conformance test.
 """
 
 from collections import Counter
@@ -23,6 +24,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 MODES: tuple[BodyMode, ...] = ("FULL_DUPLEX_STREAMED", "BUFFERED")
 SELECTION = "test-epp-endpoint-selection"
 SERVED = "x-conformance-test-served-endpoint"
+SELECTED = "x-conformance-test-selected-endpoint"
 REQUESTS = 10
 NOWHERE = "127.0.0.1:1"
 
@@ -41,6 +43,7 @@ async def served(there: Rig, headers: Mapping[str, str] | None = None, *, count:
 
 
 async def test_all_requests_go_to_the_endpoint_that_a_header_names(there: Rig) -> None:
+    """GatewayFollowingEPPRouting: one designated pod."""
     for worker in there.workers:
         before_ = await there.served()
         assert {worker} == await served(there, {SELECTION: worker})
@@ -51,9 +54,35 @@ async def test_all_requests_go_to_the_endpoint_that_a_header_names(there: Rig) -
 
 
 async def test_requests_go_to_two_of_three_endpoints(there: Rig) -> None:
+    """GatewayFollowingEPPRouting: two designated pods."""
     two = there.workers[:2]
 
     assert await served(there, {SELECTION: ",".join(two)}) <= {*two}
+
+
+async def test_requests_go_to_all_endpoints_that_a_header_names(there: Rig) -> None:
+    """GatewayFollowingEPPRouting: all available pods. An address without a port means all ports of a pod."""
+    assert await served(there, {SELECTION: ",".join(there.workers)}) <= {*there.workers}
+    assert await served(there, {SELECTION: "127.0.0.1"}) <= {*there.workers}
+
+
+async def test_an_address_that_no_endpoint_has_is_status_503(there: Rig) -> None:
+    """GatewayFollowingEPPRouting: an address that no pod has. The status is that of a subset without endpoints."""
+    answer = await there.chat(headers={SELECTION: "256.256.256.256"})
+
+    assert 503 == answer.status_code
+
+
+async def test_the_endpoint_that_has_answered_is_reported(there: Rig) -> None:
+    """GatewayDestinationEndpointServed: the worker that has read the request, by the metadata of Envoy. It is the
+    chosen one, because no request was repeated.
+    """
+    for number in range(REQUESTS):
+        text = f"which of them, number {number}"
+        answer = await there.chat(text)
+
+        assert 200 == answer.status_code, answer.text
+        assert await there.holders(text) == [answer.headers[SERVED]] == [answer.headers[SELECTED]]
 
 
 async def test_without_a_header_any_endpoint_may_answer(there: Rig) -> None:
@@ -92,7 +121,9 @@ async def test_a_pool_may_have_fewer_endpoints(count: int, tmp_path: Path) -> No
 
 
 async def test_each_port_of_a_pod_in_a_pool_is_an_endpoint(tmp_path: Path) -> None:
-    """Two pods with three target ports each, found by their InferencePool; subsets differ by pod."""
+    """GatewayFollowingEPPRoutingWithDataParallelism: two pods with three target ports each, found by their
+    InferencePool. A header or a subset names a pod with all its ports, or with some.
+    """
     async with AsyncExitStack() as exits:
         first = await exits.enter_async_context(simulated(3))
         ports = [int(endpoint.rpartition(":")[2]) for endpoint in first]
@@ -108,6 +139,10 @@ async def test_each_port_of_a_pod_in_a_pool_is_an_endpoint(tmp_path: Path) -> No
         there = await exits.enter_async_context(before([Pool(one.address, endpoints)], [one], endpoints))
         for endpoint in endpoints:
             assert {endpoint} == await served(there, {SELECTION: endpoint}, count=3)
+        assert await served(there, {SELECTION: "127.0.0.2"}) <= {*endpoints[3:]}
+        some = f"127.0.0.1,{endpoints[4]},{endpoints[5]}"
+        assert await served(there, {SELECTION: some}) <= {*endpoints[:3], *endpoints[4:]}
+        assert await served(there, {"x-test-subset-list": some, SELECTION: "127.0.0.2"}) <= {*endpoints[4:]}
         subset = {endpoints[0], endpoints[4]}
         assert await served(there, {"x-test-subset": ",".join(sorted(subset))}) <= subset
 

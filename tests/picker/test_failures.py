@@ -18,6 +18,7 @@ MODES: tuple[BodyMode, ...] = ("FULL_DUPLEX_STREAMED", "BUFFERED")
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_pool_that_fails_closed_answers_no_request_without_its_picker(mode: BodyMode, tmp_path: Path) -> None:
+    """The counterpart of EppUnAvailableFailOpen, which is the default of an InferencePool (FailClose)."""
     async with rig(tmp_path, 2, body_mode=mode) as there:
         assert 200 == (await there.chat()).status_code
         await there.picker.kill()
@@ -30,7 +31,9 @@ async def test_a_pool_that_fails_closed_answers_no_request_without_its_picker(mo
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_pool_that_fails_open_answers_requests_without_its_picker(mode: BodyMode, tmp_path: Path) -> None:
-    """Envoy then chooses endpoints itself, in turns, as soon as its health check knows that the picker is gone."""
+    """EppUnAvailableFailOpen: Envoy then chooses endpoints itself, in turns, as soon as its health check knows that the
+    picker is gone.
+    """
     async with rig(tmp_path, 2, body_mode=mode, is_open=True) as there:
         assert 200 == (await there.chat()).status_code
         await there.picker.kill()

@@ -52,6 +52,26 @@ async def test_a_gateway_can_choose_the_model(tmp_path: Path) -> None:
     assert 404 == unknown.status_code
 
 
+async def test_the_side_car_of_the_decode_worker_learns_the_prefill_worker(tmp_path: Path) -> None:
+    """It reads the header `x-prefiller-host-port`, which callers cannot set. The prefill worker itself gets nothing."""
+    async with AsyncExitStack() as exits:
+        workers = await exits.enter_async_context(simulated(2))
+        prefill, decode = workers
+        entries = [
+            {"id": address, "url": f"http://{address}", "role": role}
+            for role, address in (("prefill", prefill), ("decode", decode))
+        ]
+        model = {"workers": entries, "disaggregation": {"flow": "nixl", "min_uncached_tokens": 1}}
+        one = await exits.enter_async_context(picker(tmp_path, workers, model=model))
+        there = await exits.enter_async_context(before([Pool(one.address, [decode])], [one], workers))
+        answer = await there.chat("a prompt " * 200, headers={"x-prefiller-host-port": "10.9.9.9:1"})
+        [asked] = await requests_of(decode)
+
+        assert 200 == answer.status_code, answer.text
+        assert [prefill] == [value for name, value in asked["headers"] if name == "x-prefiller-host-port"]
+        assert [] == await requests_of(prefill)
+
+
 async def test_objectives_of_the_pool_are_priorities(tmp_path: Path) -> None:
     """A worker sees the priority, because the model passes priorities to its engines."""
     async with AsyncExitStack() as exits:

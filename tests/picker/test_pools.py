@@ -23,7 +23,9 @@ async def test_envoy_may_call_the_picker_over_tls(tmp_path: Path) -> None:
 
 
 async def test_two_pools_share_requests_by_weight(tmp_path: Path) -> None:
-    """Each request goes to an endpoint that the picker of its pool has named."""
+    """GatewayWeightedAcrossTwoInferencePools: each request goes to an endpoint that the picker of its pool has
+    named.
+    """
     async with (
         simulated(2) as left,
         simulated(2) as right,
@@ -46,7 +48,9 @@ async def test_two_pools_share_requests_by_weight(tmp_path: Path) -> None:
 
 
 async def test_endpoints_may_speak_http_2(tmp_path: Path) -> None:
-    """Envoy then speaks h2c to them; the picker itself asks for their health and metrics by HTTP/1.1."""
+    """InferencePoolAppProtocol: Envoy then speaks h2c to them. The picker itself asks for their health and metrics
+    by HTTP/1.1.
+    """
     async with simulated(2) as workers, AsyncExitStack() as exits:
         endpoints = []
         for worker in workers:

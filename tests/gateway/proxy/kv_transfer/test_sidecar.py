@@ -7,7 +7,7 @@ import pytest
 from cache_index import WorkerId
 from gateway.backends.backend import Backend, WorkerBackend
 from gateway.protocol.endpoints.table import ENDPOINTS
-from gateway.protocol.errors import UpstreamRefused
+from gateway.protocol.errors import GatewayError, UpstreamRefused
 from gateway.proxy.kv_transfer.kv_transfer import kv_transfer_for
 from gateway.proxy.kv_transfer.sidecar import SidecarTransfer
 from gateway.proxy.retry_policy import RetryPolicy
@@ -37,6 +37,9 @@ class Sends:
         self, worker: WorkerBackend, _others: Sequence[WorkerBackend], _on_served: Callable[[WorkerId], None]
     ) -> Backend:
         return worker
+
+    def status_of(self, error: GatewayError) -> int:
+        return error.status
 
     def prefill_at(self, worker: WorkerBackend) -> None:
         self.prefills.append(worker.id)
