@@ -55,7 +55,6 @@ WITHOUT_TEST = {
     "gateway/backends/backend.py": "Protocols; tests/contracts/test_backend.py holds every implementation to them",
     "gateway/backends/delivery.py": "a Protocol; tests/gateway/picker/test_picker.py holds its implementation to it",
     "gateway/picker/answer.py": "tests/gateway/picker/test_picker.py plays Envoy's side of it",
-    "gateway/picker/delivery.py": "tests/gateway/picker/test_picker.py plays Envoy's side of it",
     "gateway/picker/other_requests.py": "tests/gateway/picker/test_picker.py plays Envoy's side of it",
     "gateway/picker/rules.py": "data only",
     "gateway/backends/bedrock/wire.py": "Protocols, and data; the tests of converse_wire.py and openai_wire.py",

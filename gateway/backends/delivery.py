@@ -53,6 +53,15 @@ class Delivery(Protocol):
         """
         ...
 
+    @property
+    def wants_costs(self) -> bool:
+        """Return whether the server expects the costs of the workers. Otherwise, `note_costs` does nothing."""
+        ...
+
+    def note_costs(self, costs_s: Mapping[WorkerId, float]) -> None:
+        """Keep the expected costs of the request on workers, in seconds. Call this before the request is sent."""
+        ...
+
     def status_of(self, error: GatewayError) -> int:
         """Return the status with which the server expects to be answered if a request fails with *error*."""
         ...

@@ -1,7 +1,9 @@
 """Delivery of a request by Envoy to the worker that the gateway has chosen."""
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
+from operator import itemgetter
+from typing import Final, Protocol
 
 from cache_index import WorkerId
 from gateway.backends.backend import Backend, Call, WorkerBackend
@@ -16,12 +18,17 @@ from gateway.protocol.errors import Forbidden, GatewayError, InvalidField, NoWor
 from gateway.protocol.headers import HeaderLookup
 from gateway.protocol.session_identity import ENGINE_HEADER, engine_session
 
+MAX_SCORES: Final = 64
+"""Maximum number of endpoints whose scores Envoy gets."""
+
 
 class Wire(Protocol):
     """Connection to Envoy for one request."""
 
-    async def forward(self, call: Call, destination: str) -> None:
-        """Let Envoy send *call* to one of the endpoints *destination*, in their order."""
+    async def forward(self, call: Call, destination: str, scores: Mapping[str, float]) -> None:
+        """Let Envoy send *call* to one of the endpoints *destination*, in their order. *scores* are those of endpoints,
+        or empty.
+        """
         ...
 
     async def begin_to(self, call: Call, destination: str) -> None:
@@ -49,9 +56,11 @@ class EnvoyDelivery:
         max_fallbacks: int,
         shows_answers: bool,
         sessions: SessionWorkers | None = None,
+        reports_scores: bool = False,
     ) -> None:
         """Create the delivery. *subset* has the endpoints that Envoy accepts, or None for all. Envoy gets at most
-        *max_fallbacks* further endpoints for its retries. *sessions* are the workers of sessions if headers can decide.
+        *max_fallbacks* further endpoints for its retries, and the scores of endpoints if *reports_scores* is true.
+        *sessions* are the workers of sessions if headers can decide.
         """
         self._wire = wire
         self._destinations = destinations
@@ -63,6 +72,8 @@ class EnvoyDelivery:
         self._is_sent = False
         self._sessions = sessions
         self._begun: SessionChoice | None = None
+        self.wants_costs = reports_scores
+        self._costs_s: Mapping[WorkerId, float] = {}
 
     @property
     def may_begin(self) -> bool:
@@ -103,6 +114,10 @@ class EnvoyDelivery:
         """Return the backend that sends a request through Envoy (see `Delivery.to`)."""
         return _ThroughEnvoy(self, worker, others, on_served)
 
+    def note_costs(self, costs_s: Mapping[WorkerId, float]) -> None:
+        """Keep the expected costs of the request on workers (see `Delivery.note_costs`)."""
+        self._costs_s = costs_s
+
     def status_of(self, error: GatewayError) -> int:
         """Return the status for the caller of a request that failed with *error* (see `Delivery.status_of`)."""
         return status_of(error)
@@ -137,8 +152,20 @@ class EnvoyDelivery:
             prefill = await self._destinations.of(self._prefill)
             call = call.changed(headers=[*call.headers, (PREFILL, prefill.encode("ascii"))])
         self._is_sent = True
-        await self._wire.forward(call, ",".join(endpoints))
+        await self._wire.forward(call, ",".join(endpoints), self._scores())
         return await self._reply(endpoints[0], on_served)
+
+    def _scores(self) -> dict[str, float]:
+        """Return the scores of the cheapest endpoints, which are 1 for no cost and 0.5 for one second. Ranks can share
+        an endpoint, whose score is that of its cheapest rank.
+        """
+        scores: dict[str, float] = {}
+        for worker, cost_s in heapq.nsmallest(MAX_SCORES, self._costs_s.items(), key=itemgetter(1)):
+            backend = self._workers.get(worker)
+            endpoint = None if backend is None else self._destinations.known(backend)
+            if endpoint is not None:
+                scores.setdefault(endpoint, 1.0 / (1.0 + cost_s))
+        return scores
 
     async def _complete(self, call: Call, begun: SessionChoice, on_served: Callable[[WorkerId], None]) -> EnvoyReply:
         """Let Envoy send the rest of *call*, whose headers it has already sent, and return the answer."""

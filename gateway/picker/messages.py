@@ -1,6 +1,6 @@
 """Messages of Envoy's external processing (ext_proc), as plain values of the gateway."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from google.protobuf import struct_pb2
@@ -27,6 +27,8 @@ MAX_PIECE_BYTES: Final = 62_000
 """Bytes in one piece of a streamed body. Envoy accepts at most 64 kB."""
 SUBSET: Final = "x-gateway-destination-endpoint-subset"
 SERVED: Final = "x-gateway-destination-endpoint-served"
+SCORES: Final = "x-gateway-destination-endpoint-scores"
+NO_SCORES: Final[Mapping[str, float]] = {}
 SUBSET_SPACE: Final = "envoy.lb.subset_hint"
 SPACE: Final = "envoy.lb"
 _KNOWN_STATUSES: Final = wire.STATUSES
@@ -93,11 +95,18 @@ def _metadata(message: Message, space: str, name: str) -> Message | None:
     return spaces[space].fields[name]
 
 
-def request_to(destination: str, changes: HeaderChanges, body: bytes, *, has_trailers: bool) -> Iterator[Message]:
+def request_to(
+    destination: str,
+    changes: HeaderChanges,
+    body: bytes,
+    scores: Mapping[str, float] = NO_SCORES,
+    *,
+    has_trailers: bool,
+) -> Iterator[Message]:
     """Yield the messages that send a request with the body *body* to the endpoints *destination*, for the mode
     `FULL_DUPLEX_STREAMED`.
     """
-    yield head_to(destination, changes)
+    yield head_to(destination, changes, scores)
     yield from request_rest(body, has_trailers=has_trailers)
 
 
@@ -116,17 +125,19 @@ def request_pieces(data: bytes) -> Iterator[Message]:
         yield wire.ProcessingResponse(request_body=wire.BodyResponse(response=_streamed(piece, ended=False)))
 
 
-def head_to(destination: str, changes: HeaderChanges) -> Message:
+def head_to(destination: str, changes: HeaderChanges, scores: Mapping[str, float] = NO_SCORES) -> Message:
     """Return the message that sends the headers of a request to the endpoints *destination*. Its body follows, or Envoy
     does not show it.
     """
     common = wire.CommonResponse(header_mutation=_mutation(changes), clear_route_cache=True)
     return wire.ProcessingResponse(
-        request_headers=wire.HeadersResponse(response=common), dynamic_metadata=_destination(destination)
+        request_headers=wire.HeadersResponse(response=common), dynamic_metadata=_destination(destination, scores)
     )
 
 
-def buffered_request_to(destination: str, changes: HeaderChanges, body: bytes | None) -> Message:
+def buffered_request_to(
+    destination: str, changes: HeaderChanges, body: bytes | None, scores: Mapping[str, float] = NO_SCORES
+) -> Message:
     """Return the message that sends a request to the endpoints *destination*, for the modes in `WHOLE`. *body* is the
     new body, or None to keep it.
     """
@@ -136,7 +147,7 @@ def buffered_request_to(destination: str, changes: HeaderChanges, body: bytes | 
         clear_route_cache=True,
     )
     return wire.ProcessingResponse(
-        request_body=wire.BodyResponse(response=common), dynamic_metadata=_destination(destination)
+        request_body=wire.BodyResponse(response=common), dynamic_metadata=_destination(destination, scores)
     )
 
 
@@ -209,9 +220,12 @@ def _pieces(data: bytes) -> Iterator[tuple[bytes, bool]]:
         yield data[start : start + MAX_PIECE_BYTES], start + MAX_PIECE_BYTES >= len(data)
 
 
-def _destination(destination: str) -> Message:
+def _destination(destination: str, scores: Mapping[str, float]) -> Message:
+    values: dict[str, Any] = {DESTINATION.decode("ascii"): destination}
+    if scores:
+        values[SCORES] = dict(scores)
     metadata = struct_pb2.Struct()
-    metadata.update({SPACE: {DESTINATION.decode("ascii"): destination}})
+    metadata.update({SPACE: values})
     return metadata
 
 

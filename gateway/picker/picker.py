@@ -118,6 +118,7 @@ class Picker:
                 max_fallbacks=self._rules.max_fallbacks,
                 shows_answers=stream.shows_answers,
                 sessions=self._sessions if self._may_begin(stream, path) else None,
+                reports_scores=self._rules.endpoint_scores,
             )
             await self._proxy(scope, stream.receive, stream.response.send)
         elif path.startswith(_OWN_PATHS) and path not in ENDPOINTS:

@@ -21,6 +21,8 @@ class PickerRules:
     """Maximum size of a body that Envoy keeps in memory in the mode BUFFERED."""
     max_fallbacks: int = 2
     """Maximum number of further endpoints that Envoy gets for its retries."""
+    endpoint_scores: bool = False
+    """Whether Envoy gets the scores of the endpoints among which the picker has chosen."""
     session_header_decides: bool = False
     """Whether Envoy sends requests with a session header to their workers before it has sent their bodies."""
     is_conformance_test: bool = False

@@ -5,7 +5,7 @@ send it to a worker is an answer to Envoy, and Envoy's messages about the answer
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, Protocol
 
 from gateway.backends.backend import Call
@@ -13,6 +13,7 @@ from gateway.picker import messages
 from gateway.picker.answer import Answer, WorkerHead
 from gateway.picker.chunks import Chunks
 from gateway.picker.heads import DESTINATION, HeaderChanges, request_changes, without_length
+from gateway.picker.messages import NO_SCORES
 from gateway.picker.passed_body import PassedBody
 from gateway.picker.reply import EnvoyReply
 from gateway.protocol.errors import BodyTooLarge, InvalidField, NoWorker
@@ -207,15 +208,16 @@ class EnvoyStream:
 
     # ---- the worker, as the gateway's proxy sees it
 
-    async def forward(self, call: Call, destination: str) -> None:
+    async def forward(self, call: Call, destination: str, scores: Mapping[str, float] = NO_SCORES) -> None:
         """Let Envoy send *call* to one of the endpoints *destination* (see `Wire.forward`)."""
         changes = self._changes(call, destination, length=len(call.body) if self.shows_body else None)
         if not self.shows_body:
-            await self._write([messages.head_to(destination, changes)])
+            await self._write([messages.head_to(destination, changes, scores)])
         elif self._mode in messages.WHOLE:
-            await self._write([messages.buffered_request_to(destination, changes, call.body)])
+            await self._write([messages.buffered_request_to(destination, changes, call.body, scores)])
         else:
-            await self._write(messages.request_to(destination, changes, call.body, has_trailers=self._has_trailers))
+            trailers = self._has_trailers
+            await self._write(messages.request_to(destination, changes, call.body, scores, has_trailers=trailers))
 
     async def begin_to(self, call: Call, destination: str) -> None:
         """Let Envoy send *call* to one of the endpoints *destination* while the body arrives. The body of *call* is not

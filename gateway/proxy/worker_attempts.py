@@ -35,6 +35,7 @@ from routing.booking import Booking, Ending
 from routing.candidate import Candidate
 from routing.dispatcher import Dispatch
 from routing.request import Request
+from routing.strategies.prefix_aware import cost_s
 
 
 class WorkerAttempts:
@@ -143,6 +144,8 @@ class WorkerAttempts:
             current.predict(self._request, order, candidate)
             if self._exchange.delivery is not None:
                 self._others = order[place + 1 :]
+                if self._exchange.delivery.wants_costs:
+                    self._exchange.delivery.note_costs({each.worker: cost_s(self._request, each) for each in order})
             try:
                 if self._adapter is not None:
                     return await self._adapter.answer(self._request, candidate, call, place == last, self._ask)

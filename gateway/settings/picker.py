@@ -44,6 +44,12 @@ class PickerSettings(Group):
         description="maximum number of further workers that Envoy gets for its retries, in the order of the routing "
         "strategy",
     )
+    endpoint_scores: bool = Field(
+        default=False,
+        description="send Envoy the scores of the workers among which the picker has chosen, as llm-d does: the "
+        "metadata x-gateway-destination-endpoint-scores of the namespace envoy.lb maps at most 64 endpoints to "
+        "1 / (1 + cost in seconds). Filters of Envoy can log them or decide by them.",
+    )
     session_header_decides: bool = Field(
         default=False,
         description="answer Envoy as soon as it has sent the headers of a request if a session header alone decides: "

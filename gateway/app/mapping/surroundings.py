@@ -211,6 +211,7 @@ def picker_rules(settings: Settings) -> PickerRules:
         max_body_bytes=server.max_body_bytes,
         max_buffered_bytes=picker.max_buffered_bytes,
         max_fallbacks=picker.max_fallbacks,
+        endpoint_scores=picker.endpoint_scores,
         session_header_decides=picker.session_header_decides,
         is_conformance_test=picker.conformance,
     )

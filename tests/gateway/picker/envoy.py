@@ -60,6 +60,7 @@ class Envoy:
         self._answer_mode = answer_mode
         self.destination: str | None = None
         self.metadata: str | None = None
+        self.scores: dict[str, float] | None = None
         self.sent: dict[str, str] = {}
         """Headers that the picker sets on the request."""
         self.removed: list[str] = []
@@ -135,7 +136,10 @@ class Envoy:
         self._note_mutation(common.header_mutation, self.sent)
         self.removed = list(common.header_mutation.remove_headers)
         self.destination = self.sent.get("x-gateway-destination-endpoint")
-        self.metadata = first.dynamic_metadata["envoy.lb"]["x-gateway-destination-endpoint"]
+        values = first.dynamic_metadata["envoy.lb"]
+        self.metadata = values["x-gateway-destination-endpoint"]
+        if "x-gateway-destination-endpoint-scores" in values:
+            self.scores = dict(values["x-gateway-destination-endpoint-scores"])
         if buffered:
             self.body = common.body_mutation.body
         elif has_body:

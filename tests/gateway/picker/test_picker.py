@@ -88,6 +88,22 @@ class TestRequest:
 
         assert CHAT == asked.body
 
+    @pytest.mark.parametrize("mode", [FULL_DUPLEX, BUFFERED])
+    async def test_envoy_may_get_the_scores_of_the_endpoints(self, mode: int) -> None:
+        """A worker with requests costs more than the others. Envoy gets no scores by default."""
+        stage = a_stage()
+        async with picking(stage, endpoint_scores=True) as envoy:
+            first = await envoy(request_mode=mode).ask(CHAT)
+            second = await envoy(request_mode=mode).ask(CHAT)
+        async with picking(a_stage()) as envoy:
+            without = await envoy(request_mode=mode).ask(CHAT)
+
+        assert first.scores is not None
+        assert second.scores is not None
+        assert {A, B, C} == first.scores.keys() == second.scores.keys()
+        assert 0.0 < second.scores[A] < second.scores[B] == second.scores[C] == first.scores[A] < 1.0
+        assert without.scores is None
+
     async def test_the_number_of_further_workers_has_a_limit(self) -> None:
         async with picking(a_stage(), max_fallbacks=1) as envoy:
             asked = await envoy().ask(CHAT)

@@ -66,6 +66,7 @@ def test_the_picker_has_the_limits_of_the_server() -> None:
         "picker": {
             "listen": "0.0.0.0:9002",
             "max_fallbacks": 1,
+            "endpoint_scores": True,
             "session_header_decides": True,
             "conformance": True,
         },
@@ -76,6 +77,7 @@ def test_the_picker_has_the_limits_of_the_server() -> None:
         grace_s=7.0,
         max_body_bytes=1000,
         max_fallbacks=1,
+        endpoint_scores=True,
         session_header_decides=True,
         is_conformance_test=True,
     )

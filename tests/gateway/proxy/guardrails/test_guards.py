@@ -1,3 +1,5 @@
+from collections.abc import Mapping
+
 import pytest
 from prometheus_client import CollectorRegistry
 
@@ -25,7 +27,7 @@ EXCHANGE = Exchange(b"id", CHAT.path, 0.0)
 class NoWire:
     """Connection to Envoy that is never used."""
 
-    async def forward(self, call: Call, destination: str) -> None: ...
+    async def forward(self, call: Call, destination: str, scores: Mapping[str, float]) -> None: ...
 
     async def begin_to(self, call: Call, destination: str) -> None: ...
 

@@ -23,6 +23,7 @@ class Sends:
 
     shows_answers = True
     may_begin = False
+    wants_costs = False
 
     def __init__(self) -> None:
         self.prefills: list[str] = []
@@ -37,6 +38,9 @@ class Sends:
         self, worker: WorkerBackend, _others: Sequence[WorkerBackend], _on_served: Callable[[WorkerId], None]
     ) -> Backend:
         return worker
+
+    def note_costs(self, costs_s: Mapping[WorkerId, float]) -> None:
+        pass
 
     def status_of(self, error: GatewayError) -> int:
         return error.status
