@@ -37,7 +37,7 @@ LOAD = 6.0
 be a large part of TTFT.
 """
 MAX_DIFFERENCE = 0.05
-PRECISION = 0.03
+PRECISION = 0.04
 """Half of an interval, as a share of the figure, at which no further round is needed."""
 VALUES: Sequence[Callable[[Outcome], float]] = (
     lambda outcome: 100 * outcome.hit_rate,

@@ -15,6 +15,9 @@ import httpx
 
 from tests.picker.environment import ENVOY
 
+WAIT_S = 300.0
+"""Seconds to wait for an Envoy on a slow machine."""
+
 
 @dataclass
 class Envoy:
@@ -27,14 +30,14 @@ class Envoy:
 
     async def drain(self) -> None:
         """Let running requests complete, refuse new connections, and end the process."""
-        async with httpx.AsyncClient(verify=False) as client:
+        async with httpx.AsyncClient(verify=False, timeout=WAIT_S) as client:
             await client.post(f"{self.admin}/drain_listeners?graceful")
         self.process.send_signal(signal.SIGTERM)
         await self.process.wait()
 
     async def counter(self, name: str) -> int:
         """Return the value of the counter *name*."""
-        async with httpx.AsyncClient(verify=False) as client:
+        async with httpx.AsyncClient(verify=False, timeout=WAIT_S) as client:
             text = (await client.get(f"{self.admin}/stats", params={"filter": f"^{name}$"})).text
         return int(text.rpartition(":")[2]) if ":" in text else 0
 
@@ -61,7 +64,7 @@ async def envoy(configuration: Mapping[str, Any]) -> AsyncIterator[Envoy]:
     ]
     process = await asyncio.create_subprocess_exec(ENVOY, *map(str, arguments))
     try:
-        async with asyncio.timeout(60), httpx.AsyncClient(verify=False) as client:
+        async with asyncio.timeout(WAIT_S), httpx.AsyncClient(verify=False, timeout=WAIT_S) as client:
             while (address := await _listener(client, admin)) is None:
                 assert process.returncode is None, log.read_text()
                 await asyncio.sleep(0.05)
@@ -79,7 +82,7 @@ async def validate(file: Path) -> str:
     process = await asyncio.create_subprocess_exec(
         ENVOY, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
     )
-    said, _ = await asyncio.wait_for(process.communicate(), 60)
+    said, _ = await asyncio.wait_for(process.communicate(), WAIT_S)
     return "" if process.returncode == 0 else said.decode()
 
 

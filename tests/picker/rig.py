@@ -94,7 +94,7 @@ class Rig:
 
 async def requests_of(worker: str) -> list[dict[str, Any]]:
     """Return the requests that the worker at the address *worker* remembers."""
-    async with httpx.AsyncClient(verify=False) as http:
+    async with httpx.AsyncClient(verify=False, timeout=PATIENCE_S) as http:
         requests: list[dict[str, Any]] = (await http.get(f"http://{worker}/control/requests")).json()["requests"]
         return requests
 

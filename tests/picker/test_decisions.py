@@ -36,7 +36,7 @@ async def until_events_are_live(there: Rig) -> None:
 
 async def until_heard(there: Rig, worker: str) -> None:
     """Wait until the picker has applied all events that *worker* has published."""
-    async with httpx.AsyncClient(verify=False) as http:
+    async with httpx.AsyncClient(verify=False, timeout=PATIENCE_S) as http:
         published = (await http.get(f"http://{worker}/control/kv_events")).json()["next_sequence"] - 1
     async with asyncio.timeout(PATIENCE_S):
         while (await metric(there.picker, "warmgate_kv_stream_sequence")).get(f'{{worker="{worker}"}}', -1) < published:

@@ -99,8 +99,8 @@ def port_for_long() -> int:
 @pytest.mark.parametrize(
     ("mode", "limits"),
     [
-        ("BUFFERED", {"message_timeout": "1s"}),
-        ("FULL_DUPLEX_STREAMED", {"idle_timeout": "1s", "message_timeout": "1s"}),
+        ("BUFFERED", {"message_timeout": "5s"}),
+        ("FULL_DUPLEX_STREAMED", {"idle_timeout": "5s", "message_timeout": "5s"}),
     ],
 )
 async def test_a_picker_that_hangs_is_status_504(tmp_path: Path, mode: BodyMode, limits: dict[str, Any]) -> None:

@@ -27,7 +27,7 @@ WITH_FAIRNESS: Any = {
 
 
 async def set_fault(there: Rig, mode: str) -> None:
-    async with httpx.AsyncClient(verify=False) as http:
+    async with httpx.AsyncClient(verify=False, timeout=PATIENCE_S) as http:
         for worker in there.workers:
             assert 200 == (await http.post(f"http://{worker}/control/faults", json={"mode": mode})).status_code
 

@@ -72,7 +72,8 @@ async def test_keys_limits_and_usage_are_those_of_other_requests(tmp_path: Path)
     store = {"url": f"sqlite:///{tmp_path}/usage.db"}
     how: Any = {"model": SESSION, "session_header_decides": True, "options": LONG, "store": store, **GATEWAY}
     async with rig(tmp_path, 2, **how) as there:
-        key = await there.picker.admin.limited(requests_per_minute=4)
+        key = await there.picker.admin.key()
+        limited = await there.picker.admin.key(key.team, limits={"requests_per_minute": 1})
         seen = []
         async with there.openai(key.secret) as client:
             for text in ("hi", "word " * 400_000):
@@ -82,6 +83,11 @@ async def test_keys_limits_and_usage_are_those_of_other_requests(tmp_path: Path)
                 seen += [(whole.usage.prompt_tokens, whole.usage.completion_tokens)] * 2
                 bare = await client.chat.completions.create(**asked, stream=True, extra_headers=HEADERS)
                 assert all(chunk.usage is None for chunk in [chunk async for chunk in bare])
+        asked["messages"] = [{"role": "user", "content": "hi"}]
+        async with there.openai(limited.secret) as client:
+            last = await client.chat.completions.create(**asked, extra_headers=HEADERS)
+            assert last.usage is not None
+            seen.append((last.usage.prompt_tokens, last.usage.completion_tokens))
             with pytest.raises(openai.RateLimitError):
                 await client.chat.completions.create(**asked, extra_headers=HEADERS)
         async with there.openai("sk-unknown") as client:
@@ -91,4 +97,4 @@ async def test_keys_limits_and_usage_are_those_of_other_requests(tmp_path: Path)
         served = await there.served()
 
     assert sorted(seen) == sorted((each["prompt_tokens"], each["completion_tokens"]) for each in records)
-    assert [0, 4] == sorted(served.values())
+    assert [0, 5] == sorted(served.values())
