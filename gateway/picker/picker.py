@@ -32,8 +32,6 @@ _log = logging.getLogger(__name__)
 
 PROCESS: Final = b"/envoy.service.ext_proc.v3.ExternalProcessor/Process"
 """Method that Envoy calls for each request."""
-MAX_RUNNING: Final = 20_000
-"""Maximum number of requests that run or wait, with those that Envoy has ended and that are not cleaned up."""
 SELECTION_HEADER = b"test-epp-endpoint-selection"
 """Header with which the conformance tests of the Gateway API Inference Extension name the endpoints to choose from."""
 _OWN_PATHS = ("/v1/models", "/v1/responses")
@@ -72,7 +70,7 @@ class Picker:
 
     def open(self, call: GrpcCall, tasks: asyncio.TaskGroup) -> Handler | None:
         """Return the handler of one request of Envoy, which runs in *tasks*. Refuse the request if too many run."""
-        if self._running >= MAX_RUNNING:
+        if self._running >= self._rules.max_running:
             call.finish(UNAVAILABLE, "the picker serves too many requests")
             return None
 

@@ -19,6 +19,8 @@ class PickerRules:
     max_body_bytes: int = 8 * 2**20
     max_buffered_bytes: int = 2**20
     """Maximum size of a body that Envoy keeps in memory in the mode BUFFERED."""
+    max_running: int = 20_000
+    """Maximum number of requests that run or wait, with those that Envoy has ended and that are not cleaned up."""
     max_fallbacks: int = 2
     """Maximum number of further endpoints that Envoy gets for its retries."""
     endpoint_scores: bool = False

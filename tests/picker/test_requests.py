@@ -19,6 +19,7 @@ from tests.picker.rig import PATIENCE_S, Rig, requests_of, rig
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MODES: tuple[BodyMode, ...] = ("FULL_DUPLEX_STREAMED", "BUFFERED")
+TWO_MB = "begin " + "0123456789abcde " * 131_072 + "end"
 LONG = {"max_model_len": 2_000_000, "blocks": 200_000}
 
 
@@ -88,11 +89,10 @@ async def test_an_alias_is_replaced_by_the_name_that_the_worker_knows(there: Rig
 
 async def test_a_body_of_2_mb_arrives_whole(there: Rig) -> None:
     """Far more than one message of ext_proc, than a window of HTTP/2, and than Envoy's buffers."""
-    text = "begin " + "0123456789abcde " * 131_072 + "end"
-    response = await there.chat(text, max_tokens=1)
+    response = await there.chat(TWO_MB, max_tokens=1)
 
     assert 200 == response.status_code, response.text[:500]
-    assert 1 == len(await there.holders(text))
+    assert 1 == len(await there.holders(TWO_MB))
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ async def test_refusals_have_the_shape_of_openai(there: Rig, body: dict[str, obj
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_callers_may_use_tls_and_http_2(mode: BodyMode, tmp_path: Path) -> None:
-    """HTTP/1.1 over TLS by a client; HTTP/2 over TLS by another Envoy, which the client uses."""
+    """HTTP/1.1 over TLS by a client; HTTP/2 over TLS by another Envoy, which the client uses. Both send long bodies."""
     files = without_key_identifiers(tmp_path)
-    async with rig(tmp_path, 2, body_mode=mode, tls=Tls(files.server, files.key)) as there:
-        direct = await there.chat()
+    async with rig(tmp_path, 2, body_mode=mode, tls=Tls(files.server, files.key), options=LONG) as there:
+        direct = await there.chat(TWO_MB, max_tokens=1)
         config = forwarding(there.url.removeprefix("https://"), to_http2=True, to_tls=True)
         async with AsyncExitStack() as exits:
             forwarder = await exits.enter_async_context(envoy(config))
@@ -119,9 +119,13 @@ async def test_callers_may_use_tls_and_http_2(mode: BodyMode, tmp_path: Path) ->
             client = await exits.enter_async_context(httpx.AsyncClient(base_url=url, timeout=PATIENCE_S, verify=False))
             body = {"model": "tiny", "max_tokens": 4, "messages": [{"role": "user", "content": "hi"}]}
             over_2 = await client.post("/v1/chat/completions", json=body)
+            long = {**body, "max_tokens": 1, "messages": [{"role": "user", "content": TWO_MB}]}
+            long_over_2 = await client.post("/v1/chat/completions", json=long)
+            holders = await there.holders(TWO_MB)
             streamed = await client.post("/v1/chat/completions", json={**body, "stream": True})
             requests = await forwarder.counter("cluster.target.upstream_cx_http2_total")
 
-    assert [200, 200, 200] == [direct.status_code, over_2.status_code, streamed.status_code]
+    assert [200] * 4 == [each.status_code for each in (direct, over_2, long_over_2, streamed)]
+    assert 2 == len(holders)
     assert "data: [DONE]" == streamed.text.splitlines()[-2]
     assert 1 <= requests

@@ -1,8 +1,10 @@
 """The contract of an endpoint picker (Gateway API Inference Extension, proposal 004), over a real gRPC connection."""
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
+import grpc.aio
 import pytest
 
 from cache_index import WorkerId
@@ -18,6 +20,7 @@ from tests.gateway.picker.envoy import (
     STREAMED,
     WAIT_S,
     At,
+    Envoy,
     picking,
 )
 from tests.gateway.proxy.stage import Stage
@@ -31,6 +34,14 @@ ANSWER = b'{"id":"x","choices":[],"usage":{"prompt_tokens":7,"completion_tokens"
 def a_stage(*addresses: str, **how: Any) -> Stage:
     """Workers a, b, c ... at *addresses*, which are tried in this order."""
     return Stage(a_model(*[At(address) for address in addresses or (A, B, C)]), **how)
+
+
+async def accepted_at(envoy: Callable[..., Envoy]) -> str | None:
+    """Return the destination of a request, or None if the picker is full."""
+    try:
+        return (await envoy().ask(path=b"/health", method=b"GET")).destination
+    except grpc.aio.AioRpcError:
+        return None
 
 
 async def released(stage: Stage) -> dict[str, int]:
@@ -177,6 +188,20 @@ class TestRequest:
 
         assert (404, "model_not_found") == (unknown.status, unknown.error["code"])
         assert 413 == long.status
+
+    async def test_a_full_picker_refuses_further_calls(self) -> None:
+        """Envoy then does what it does without a picker. The picker accepts calls again after requests have ended."""
+        async with picking(a_stage(), max_running=1) as envoy:
+            first = await envoy().ask(CHAT)
+            with pytest.raises(grpc.aio.AioRpcError) as refused:
+                await envoy().ask(path=b"/health", method=b"GET")
+            await first.answered(200, ANSWER)
+            await first.close()
+            async with asyncio.timeout(WAIT_S):
+                while await accepted_at(envoy) is None:
+                    await asyncio.sleep(0.01)
+
+        assert grpc.StatusCode.UNAVAILABLE == refused.value.code()
 
     async def test_other_body_modes_are_refused(self) -> None:
         async with picking(a_stage()) as envoy:
