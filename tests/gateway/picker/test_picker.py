@@ -8,6 +8,7 @@ import grpc.aio
 import pytest
 
 from cache_index import WorkerId
+from gateway.picker.http2.call import UNAVAILABLE
 from gateway.picker.picker import scope_of
 from routing.strategies.session import weight
 from tests.gateway.examples import CHAT, CHAT_STREAM, HELLO, USAGE, WORLD, a_model, in_flight
@@ -21,8 +22,10 @@ from tests.gateway.picker.envoy import (
     WAIT_S,
     At,
     Envoy,
+    a_picker,
     picking,
 )
+from tests.gateway.picker.http2.peer import Peer
 from tests.gateway.proxy.stage import Stage
 from tests.gateway.tenancy_examples import AUTHORIZATION, a_team, a_tenancy, at_work, booked
 
@@ -193,15 +196,23 @@ class TestRequest:
         """Envoy then does what it does without a picker. The picker accepts calls again after requests have ended."""
         async with picking(a_stage(), max_running=1) as envoy:
             first = await envoy().ask(CHAT)
-            with pytest.raises(grpc.aio.AioRpcError) as refused:
-                await envoy().ask(path=b"/health", method=b"GET")
+            assert await accepted_at(envoy) is None
             await first.answered(200, ANSWER)
             await first.close()
             async with asyncio.timeout(WAIT_S):
                 while await accepted_at(envoy) is None:
                     await asyncio.sleep(0.01)
 
-        assert grpc.StatusCode.UNAVAILABLE == refused.value.code()
+    async def test_envoy_learns_that_a_full_picker_is_unavailable(self) -> None:
+        """The status is that of a picker which is gone."""
+        peer = Peer()
+        call = peer.open().call
+        async with asyncio.TaskGroup() as tasks:
+            handler = a_picker(a_stage(), max_running=0).open(call, tasks)
+        [trailers] = [payload for kind, _, _, payload in peer.read() if kind == 1]
+
+        assert (None, True) == (handler, call.is_finished)
+        assert b"grpc-status%d" % UNAVAILABLE in trailers
 
     async def test_other_body_modes_are_refused(self) -> None:
         async with picking(a_stage()) as envoy:
