@@ -69,6 +69,8 @@ ADVICE: Mapping[str, str] = MappingProxyType(
 
 FORBIDDEN: Mapping[str, str] = MappingProxyType(
     {
+        "limit_template_missing": "The settings do not have the limit template that the team or the key names, so its "
+        "limits are not known. Add the template to `limit_templates`, or give the team or key another one.",
         "model_not_allowed": "The key or its team is not allowed to use the model. Ask the administrator, or use "
         "another model.",
         "batch_needs_key": "Create the batch with an API key of the team instead of a token.",

@@ -446,7 +446,7 @@ def _followed(
         tenancy.stores.teams,
         claims=tenancy.stores.claims,
         origin="environment" if configuration is None else configuration.name,
-        declared=lambda in_force: tenancy.declared(partial(declared_in, in_force.settings.teams)),
+        declared=lambda in_force: tenancy.declared(partial(declared_in, in_force.settings)),
         digester=tenancy.digester,
         wall_clock=outside.wall_clock,
     )
@@ -766,7 +766,7 @@ def _taking(rank_discovery: RankDiscovery, fleet: _Fleet, rules: _Rules) -> Take
     tenancy, tracing, guardrails = rules.tenancy, rules.tracing, rules.guardrails
 
     def put(settings: Settings, models: Sequence[ModelWorkers]) -> None:
-        declaring = partial(declared_in, settings.teams)
+        declaring = partial(declared_in, settings)
         declared, destinations = (
             tenancy.declared(declaring),
             _destinations(tracing, settings),
@@ -843,7 +843,7 @@ def _destinations(tracing: Tracing, settings: Settings) -> Mapping[str, Destinat
 def _tenancy(settings: Settings, outside: _Outside) -> Tenancy:
     try:
         rules = tenancy_rules(settings, is_store_hidden=outside.process is not None and outside.process.is_store_hidden)
-        return Tenancy(rules, partial(declared_in, settings.teams), wall_clock=outside.wall_clock)
+        return Tenancy(rules, partial(declared_in, settings), wall_clock=outside.wall_clock)
     except (StoreAddressError, IdentityUnavailableError) as fault:
         raise SettingsError([str(fault)]) from None
 

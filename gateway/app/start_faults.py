@@ -48,7 +48,7 @@ def refuse_faulty(settings: Settings) -> None:
 def _equal_secrets(settings: Settings) -> Iterator[str]:
     digester = Digester(b"check")  # digests of declared secrets only, so any pepper will do
     try:
-        keys = declared_in(settings.teams, digester).keys
+        keys = declared_in(settings, digester).keys
     except SettingsError as fault:
         yield from fault.sentences
         return

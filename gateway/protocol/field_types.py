@@ -2,7 +2,7 @@
 
 import re
 from ipaddress import ip_network
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
@@ -59,15 +59,34 @@ def _check_token(value: str) -> str:
     return value
 
 
+GROUP_PREFIX: Final = "group:"
+"""Beginning of the names of model groups in lists of models. Names of models cannot begin in this way."""
+
+
 def _check_model_name(value: str) -> str:
     if not value.strip() or not value.isprintable() or "*" in value:
         raise rule("the value must be a name without '*' (patterns are for aliases)")
-    return value
+    return _check_not_a_group(value)
 
 
 def _check_alias(value: str) -> str:
     if not value.strip() or not value.isprintable() or "*" in value[:-1]:
         raise rule("the value must be a name, or a prefix with one '*' at its end")
+    return _check_not_a_group(value)
+
+
+def _check_not_a_group(value: str) -> str:
+    if value.startswith(GROUP_PREFIX):
+        raise rule(f"a model name must not begin with '{GROUP_PREFIX}', which stands for a model group")
+    return value
+
+
+def _check_allowed_model(value: str) -> str:
+    """Check an entry of a list of allowed models, which can also be a model group."""
+    if not value.startswith(GROUP_PREFIX):
+        return _check_alias(value)
+    if not is_entity_name(value.removeprefix(GROUP_PREFIX)):
+        raise rule(f"the value must be '{GROUP_PREFIX}' and the name of a model group")
     return value
 
 
@@ -96,6 +115,7 @@ WorkerUrl = Annotated[Url, AfterValidator(_check_worker_url)]
 Token = Annotated[str, AfterValidator(_check_token)]
 ModelName = Annotated[str, AfterValidator(_check_model_name)]
 Alias = Annotated[str, AfterValidator(_check_alias)]
+AllowedModel = Annotated[str, AfterValidator(_check_allowed_model)]
 EntityName = Annotated[str, AfterValidator(_check_entity)]
 Networks = Annotated[tuple[Annotated[str, AfterValidator(_check_network)], ...], Field(strict=False)]
 PriorityName = Literal["high", "normal", "low"]

@@ -19,6 +19,7 @@
     teams             teams, their keys and limits
     response_cache    cache of complete answers
     identity          tokens of identity providers
+    named_rules       names of limit templates and model groups
     alerts            alerts about budgets
     admin             admin API
     quota             counting of limits, and fair-share scheduling

@@ -11,9 +11,9 @@ from gateway.protocol.field_names import Place
 from gateway.protocol.field_types import EntityName, Group, PriorityName, Url, is_entity_name, rule
 from gateway.protocol.worker_address import is_http_address, is_printable_ascii
 from gateway.settings.rules import (
+    AllowedModels,
     Count,
     FileName,
-    Names,
     NotNegative,
     Positive,
     Secret,
@@ -93,12 +93,15 @@ class TeamTemplateSettings(Group):
 
     weight: Positive = Field(default=1, description="weight of a created team, as teams[].weight")
     priority: PriorityName = Field(default="normal", description="priority of a created team, as teams[].priority")
-    models: Names | None = Field(default=None, description="models of a created team, as teams[].models")
+    models: AllowedModels | None = Field(default=None, description="models of a created team, as teams[].models")
     fallback: bool = Field(default=True, description="whether fallbacks can answer requests of a created team")
     isolated_cache: bool = Field(
         default=False, description="whether the cached prefixes of a created team are kept separate from other teams"
     )
     limits: LimitSettings = Field(default=LimitSettings(), description="limits of a created team")
+    limit_template: EntityName | None = Field(
+        default=None, description="limit template of a created team, as teams[].limit_template"
+    )
     model_limits: dict[str, LimitSettings] = Field(
         default={}, description="limits of a created team for individual models, by model name"
     )
@@ -125,7 +128,7 @@ class TeamRuleSettings(Group):
     project: EntityName | None = Field(
         default=None, description="tag under which the usage of matching tokens is reported separately"
     )
-    models: Names | None = Field(
+    models: AllowedModels | None = Field(
         default=None,
         description="models that matching tokens are allowed to use, among the models of the team. Null means all "
         "models of the team.",

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 from gateway.protocol.contradictions import Contradiction
 from gateway.protocol.engine_fields import ENGINE_FIELDS
 from gateway.protocol.field_names import did_you_mean, dotted, listed
-from gateway.protocol.field_types import Alias, rule
+from gateway.protocol.field_types import Alias, AllowedModel, rule
 from gateway.protocol.worker_address import is_printable_ascii
 
 SQLITE: Final = "sqlite:///"
@@ -146,6 +146,7 @@ ZmqAddress = Annotated[str, AfterValidator(_check_zmq)]
 VariableName = Annotated[str, AfterValidator(_check_variable)]
 Sha256 = Annotated[SecretStr, AfterValidator(_check_sha256)]
 Names = Annotated[tuple[Alias, ...], Field(strict=False)]
+AllowedModels = Annotated[tuple[AllowedModel, ...], Field(strict=False)]
 TimeZone = Annotated[str, AfterValidator(_check_time_zone)]
 StoreUrl = Annotated[str, AfterValidator(_check_store)]
 OnUnavailable = Literal["share", "fail_closed"]

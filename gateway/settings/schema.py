@@ -28,6 +28,7 @@ from gateway.settings.files import FilesSettings
 from gateway.settings.guardrails import GuardrailSettings, unknown_guardrails
 from gateway.settings.identity import IdentitySettings, faults_of_issuers
 from gateway.settings.models import ModelSettings
+from gateway.settings.named_rules import faults_of_named_rules
 from gateway.settings.picker import PickerSettings
 from gateway.settings.quota import QueueSettings, QuotaSettings
 from gateway.settings.response_cache import ResponseCacheSettings
@@ -37,7 +38,7 @@ from gateway.settings.rules import is_local_zmq, unless_contradictory
 from gateway.settings.server import LoggingSettings, ServerSettings
 from gateway.settings.shapes import RequestShapesSettings
 from gateway.settings.stores import ReplicasSettings, StoreSettings
-from gateway.settings.teams import TeamSettings
+from gateway.settings.teams import LimitTemplateSettings, ModelGroupSettings, TeamSettings
 from gateway.settings.tracing import TracingSettings
 
 
@@ -92,6 +93,12 @@ class Settings(Group):
         default=(),
         description="teams whose API keys can send requests. Without teams and a store, only programs on this "
         "machine can send requests (see server.open_mode).",
+    )
+    limit_templates: Annotated[tuple[LimitTemplateSettings, ...], Field(strict=False)] = Field(
+        default=(), description="limits that teams and keys refer to by name (limit_template) instead of repeating them"
+    )
+    model_groups: Annotated[tuple[ModelGroupSettings, ...], Field(strict=False)] = Field(
+        default=(), description="groups of models, which lists of allowed models can contain as group:NAME"
     )
     identity: IdentitySettings = Field(
         default=IdentitySettings(), description="tokens of identity providers, which replace API keys"
@@ -154,6 +161,7 @@ class Settings(Group):
         found += repeated([(("admin", "keys", i, "id"), key.id) for i, key in enumerate(self.admin.keys)])
         found += faults_of_issuers(self.identity.issuers, has_admin_keys=bool(self.admin.keys))
         found += unknown_guardrails(self.guardrails, self.models, self.teams, region=self.bedrock.region)
+        found += faults_of_named_rules(self.limit_templates, self.model_groups, self.teams, self.identity.issuers)
         if self.bedrock.region is None:
             found.extend(
                 Contradiction((*place, "region"), "is required. Set it, or bedrock.region, or AWS_REGION")

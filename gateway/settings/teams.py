@@ -7,7 +7,16 @@ from pydantic import Field, model_validator
 from gateway.protocol.contradictions import Contradiction, repeated
 from gateway.protocol.field_types import EntityName, Group, Networks, PriorityName, StrategyName
 from gateway.settings.guardrails import GuardrailNames
-from gateway.settings.rules import Count, Names, Positive, Secret, Sha256, VariableName, unless_contradictory
+from gateway.settings.rules import (
+    AllowedModels,
+    Count,
+    Names,
+    Positive,
+    Secret,
+    Sha256,
+    VariableName,
+    unless_contradictory,
+)
 from gateway.settings.tracing import DestinationSettings
 
 
@@ -65,6 +74,19 @@ class LimitSettings(HardLimitSettings):
     )
 
 
+class LimitTemplateSettings(Group):
+    name: EntityName = Field(description="name of the template in limit_template of teams and keys")
+    limits: LimitSettings = Field(
+        description="limits of each team and each key that names the template. Limits of the team or key itself take "
+        "precedence."
+    )
+
+
+class ModelGroupSettings(Group):
+    name: EntityName = Field(description="name of the group, which lists of models contain as group:NAME")
+    models: Names = Field(description="models of the group: names, aliases, or prefixes that end in *")
+
+
 class KeySettings(Group):
     id: EntityName = Field(description="public name of the key, shown in logs and in the ledger")
     secret: Secret | None = Field(
@@ -80,10 +102,10 @@ class KeySettings(Group):
     project: EntityName | None = Field(
         default=None, description="tag under which the usage of the key is reported separately"
     )
-    models: Names | None = Field(
+    models: AllowedModels | None = Field(
         default=None,
-        description="models that the key is allowed to use, among the models of its team. Null means all models of "
-        "the team.",
+        description="models that the key is allowed to use, among the models of its team, in the format of "
+        "teams[].models. Null means all models of the team.",
     )
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
         default=None,
@@ -106,6 +128,10 @@ class KeySettings(Group):
     )
     limits: LimitSettings = Field(
         default=LimitSettings(), description="limits of the key, in addition to those of its team"
+    )
+    limit_template: EntityName | None = Field(
+        default=None,
+        description="name of one of limit_templates, whose limits apply where limits has none. Null means no template.",
     )
     model_limits: dict[str, LimitSettings] = Field(
         default={}, description="limits for individual models, by model name"
@@ -130,10 +156,10 @@ class TeamSettings(Group):
         description="priority of the team's requests: high, normal or low. Requests of a higher priority are "
         "served first.",
     )
-    models: Names | None = Field(
+    models: AllowedModels | None = Field(
         default=None,
-        description="models that the team is allowed to use: names, aliases, or prefixes that end in *. Null means "
-        "all models, and [] means none.",
+        description="models that the team is allowed to use: names, aliases, prefixes that end in *, or groups of "
+        "model_groups as group:NAME. Null means all models, and [] means none.",
     )
     strategies: Annotated[tuple[StrategyName, ...], Field(strict=False)] | None = Field(
         default=None, description="routing strategies that requests of the team can choose. Null means all strategies."
@@ -162,6 +188,10 @@ class TeamSettings(Group):
         default=(), description="names of the guardrails that check the requests and answers of the team"
     )
     limits: LimitSettings = Field(default=LimitSettings(), description="limits for all keys of the team together")
+    limit_template: EntityName | None = Field(
+        default=None,
+        description="name of one of limit_templates, whose limits apply where limits has none. Null means no template.",
+    )
     model_limits: dict[str, LimitSettings] = Field(
         default={}, description="limits for individual models, by model name"
     )

@@ -13,6 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from gateway.protocol.field_types import (
     Alias,
+    AllowedModel,
     EntityName,
     Group,
     ModelName,
@@ -53,6 +54,7 @@ RouteWeight = Annotated[float, Field(ge=0, le=MOST_UNITS, allow_inf_nan=False)]
 Weight = Annotated[float, Field(ge=LIGHTEST, le=HEAVIEST)]
 Seconds = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
 Names = Annotated[tuple[Alias, ...], Field(max_length=MOST_NAMES)]
+AllowedModels = Annotated[tuple[AllowedModel, ...], Field(max_length=MOST_NAMES)]
 Strategies = Annotated[tuple[StrategyName, ...], Field(max_length=MOST_NAMES)]
 
 
@@ -112,9 +114,10 @@ class TeamState(RequestBody):
     priority: PriorityName = Field(
         default="normal", description="priority: high, normal or low; higher priorities are served first"
     )
-    models: Names | None = Field(
+    models: AllowedModels | None = Field(
         default=None,
-        description="allowed models: names, aliases, or prefixes that end in *; null allows all, [] allows none",
+        description="allowed models: names, aliases, prefixes that end in *, or model groups as group:NAME; null "
+        "allows all, [] allows none",
     )
     strategies: Strategies | None = Field(
         default=None, description="strategies that requests can select; null allows all strategies"
@@ -133,6 +136,9 @@ class TeamState(RequestBody):
     projects: Names = Field(default=(), description="project tags for separate usage reports")
     guardrails: Names = Field(default=(), description="names of guardrails that check the team's requests and answers")
     limits: LimitsBody = Field(default=LimitsBody(), description="limits on all keys of the team together")
+    limit_template: EntityName | None = Field(
+        default=None, description="limit template in the settings, whose limits apply where limits has none"
+    )
     model_limits: ModelLimits = Field(default={}, description="limits of individual models, by model name")
     user_limits: HardLimitsBody = Field(
         default=HardLimitsBody(),
@@ -158,7 +164,7 @@ class KeyState(RequestBody):
     """All fields of a key except its ID and team. A null field means that the team's value applies."""
 
     project: EntityName | None = Field(default=None, description="project tag for separate usage reports")
-    models: Names | None = Field(default=None, description="allowed models, among those of the team")
+    models: AllowedModels | None = Field(default=None, description="allowed models, among those of the team")
     strategies: Strategies | None = Field(default=None, description="strategies that requests can select")
     fallback: bool | None = Field(default=None, description="whether fallbacks can answer requests with the key")
     networks: Annotated[Networks, Field(max_length=MOST_NAMES)] | None = Field(
@@ -175,6 +181,9 @@ class KeyState(RequestBody):
         default=None, description="expiry time, RFC 3339; null if the key never expires"
     )
     limits: LimitsBody = Field(default=LimitsBody(), description="limits on the key, in addition to those on the team")
+    limit_template: EntityName | None = Field(
+        default=None, description="limit template in the settings, whose limits apply where limits has none"
+    )
     model_limits: ModelLimits = Field(default={}, description="limits of individual models, by model name")
 
 
@@ -226,7 +235,7 @@ class DrainBody(WorkerBody):
 
 OPERATOR_FIELDS = frozenset(
     {
-        *("limits", "model_limits", "user_limits", "session_limits", "project_limits"),
+        *("limits", "limit_template", "model_limits", "user_limits", "session_limits", "project_limits"),
         *("blocked", "weight", "priority"),
     }
 )

@@ -40,7 +40,7 @@ class Entities:
         return self._directory
 
     async def team(self, name: str, *, to_change: bool = False) -> Team:
-        """Return the team *name*. If *to_change* is true, require that the team can be changed.
+        """Return the team *name* as configured or stored. If *to_change* is true, require that it can be changed.
 
         Raises:
             UnknownEntity: if the team does not exist.
@@ -48,7 +48,7 @@ class Entities:
             StoreUnavailable: if the store cannot be read.
         """
         directory = await self.look()
-        team = directory.teams.get(name)
+        team = directory.written_teams.get(name)
         if team is None:
             raise unknown_team(name)
         if to_change and directory.is_declared_team(name):
@@ -56,13 +56,13 @@ class Entities:
         return team
 
     async def key(self, key_id: str, *, to_change: bool = False) -> Key:
-        """Return the key *key_id*. If *to_change* is true, require that the key can be changed.
+        """Return the key *key_id* as configured or stored. If *to_change* is true, require that it can be changed.
 
         Raises:
             UnknownEntity, Conflict, StoreUnavailable: under the conditions of `team`.
         """
         directory = await self.look()
-        key = directory.keys.get(key_id)
+        key = directory.written_keys.get(key_id)
         if key is None:
             raise unknown_key(key_id)
         if to_change and directory.is_declared_key(key_id):

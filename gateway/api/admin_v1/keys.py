@@ -47,7 +47,7 @@ class KeysPage(PageQuery):
 )
 async def list_keys(who: Who, parts: PartsOfApp, page: Annotated[KeysPage, Query()]) -> Response:
     directory = await parts.entities.look()
-    keys, team = directory.keys, who.team_within(page.team)
+    keys, team = directory.written_keys, who.team_within(page.team)
     if team is not None:
         keys = {key.id: key for key in keys.values() if key.team == team}
     found, after = page_of(keys, page)
@@ -226,7 +226,8 @@ async def _check_delegated(parts: Parts, who: AdminKey, wanted: KeyBody) -> None
         raise InvalidField("'id' must be null: an owner of a team gets generated ids.", param="id")
     team = await parts.entities.team(wanted.team)
     key = key_of(Key(id="", team=team.name, digest=""), wanted)
-    field = field_beyond_team(key, team)
+    rules = parts.entities.directory.rules
+    field = field_beyond_team(rules.applied_to(key), rules.applied_to(team))
     if field is not None:
         text = f"{field!r} would give the key more than its team {team.name!r} has"
         raise Forbidden(text, code="beyond_team", param=field)
@@ -267,6 +268,7 @@ async def _make(parts: Parts, who: AdminKey, key: Key) -> None:
         Conflict: if the key already exists.
     """
     parts.check_models(key)
+    parts.check_named_rules(key)
     directory = await parts.entities.look()
     if key.team not in directory.teams:
         raise unknown_team(key.team, param="team")
@@ -280,6 +282,7 @@ async def _make(parts: Parts, who: AdminKey, key: Key) -> None:
 
 async def _replace(parts: Parts, who: AdminKey, action: Action, key: Key, former: Key) -> None:
     parts.check_models(key, former)
+    parts.check_named_rules(key, former)
     is_team_declared = parts.entities.directory.is_declared_team(key.team)
     entry = parts.audit(
         who, action, "key", key.id, team=key.team, before=_shown(parts, former), after=_shown(parts, key)

@@ -126,6 +126,22 @@ class Parts:
             text = "'guardrails' names a guardrail that is not configured: declare it under guardrails in the settings."
             raise InvalidField(text, param="guardrails")
 
+    def check_named_rules(self, entity: Team | Key, former: Team | Key | None = None) -> None:
+        """Check that the limit template and the model groups that were added to *entity* are configured.
+
+        Raises:
+            InvalidField: if one of them is not configured.
+        """
+        rules, template = self.entities.directory.rules, entity.limit_template
+        is_new = former is None or template != former.limit_template
+        if is_new and template is not None and template not in rules.templates:
+            text = "'limit_template' is not configured: declare it under limit_templates in the settings."
+            raise InvalidField(text, param="limit_template")
+        known = () if former is None else rules.unknown_groups(former.models)
+        if set(rules.unknown_groups(entity.models)) - set(known):
+            text = "'models' names a model group that is not configured: declare it under model_groups in the settings."
+            raise InvalidField(text, param="models")
+
     def check_models(self, entity: Team | Key, former: Team | Key | None = None) -> None:
         """Check that the models of limits added to *entity* are configured. Otherwise, the limits have no effect.
 

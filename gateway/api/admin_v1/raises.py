@@ -86,7 +86,7 @@ async def raise_team_limit(
 
     async def give() -> None:
         team = await parts.entities.team(name, to_change=True)
-        _check(_limits_of_team(team, made), made)
+        _check(_limits_of_team(parts.entities.directory.teams[name], made), made)
         await _put_team(parts, who, team, _with(parts, team.raises, made))
 
     await retried(give)
@@ -109,7 +109,8 @@ async def raise_key_limit(
 
     async def give() -> None:
         key = await parts.entities.key(key_id, to_change=True)
-        _check(key.limits if made.model is None else key.model_limits.get(made.model), made)
+        effective = parts.entities.directory.keys[key_id]
+        _check(effective.limits if made.model is None else effective.model_limits.get(made.model), made)
         await _put_key(parts, who, key, _with(parts, key.raises, made))
 
     await retried(give)

@@ -55,6 +55,7 @@ def team_state(team: Team) -> Json:
         "projects": list(team.projects),
         "guardrails": list(team.guardrails),
         "limits": _limits(team.limits),
+        "limit_template": team.limit_template,
         "model_limits": _limits_by_name(team.model_limits),
         "user_limits": _limits(team.user_limits),
         "session_limits": _limits(team.session_limits),
@@ -75,6 +76,7 @@ def key_state(key: Key) -> Json:
         "blocked": key.blocked,
         "expires_at": _time(key.expires_at),
         "limits": _limits(key.limits),
+        "limit_template": key.limit_template,
         "model_limits": _limits_by_name(key.model_limits),
     }
 
@@ -112,6 +114,7 @@ def team_of(name: str, state: TeamState) -> Team:
         projects=state.projects,
         guardrails=state.guardrails,
         limits=state.limits.limits(),
+        limit_template=state.limit_template,
         model_limits=limits_by_name(state.model_limits),
         user_limits=state.user_limits.limits(),
         session_limits=state.session_limits.limits(),
@@ -133,6 +136,7 @@ def key_of(key: Key, state: KeyState) -> Key:
         blocked=state.blocked,
         expires_at=None if state.expires_at is None else state.expires_at.timestamp(),
         limits=state.limits.limits(),
+        limit_template=state.limit_template,
         model_limits=limits_by_name(state.model_limits),
     )
 

@@ -55,7 +55,8 @@ async def read_limits(
     name: str, which: Annotated[Whose, Query()], who: Who, parts: PartsOfApp, gateway: GatewayOfApp
 ) -> Response:
     who.team_within(name)
-    team = await parts.entities.team(name)
+    await parts.entities.team(name)
+    team = parts.entities.directory.teams[name]
     owners = Owners(user=which.user, session=which.session, project=which.project)
     found = [] if gateway.limits is None else await gateway.limits(team, owners)
     return JSONResponse(listing([_response(each) for each in found], None))

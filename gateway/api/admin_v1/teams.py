@@ -33,7 +33,7 @@ class Deletion(paging.Query):
 )
 async def list_teams(who: Who, parts: PartsOfApp, page: Annotated[PageQuery, Query()]) -> Response:
     directory = await parts.entities.look()
-    teams, after = page_of({name: team for name, team in directory.teams.items() if who.sees(name)}, page)
+    teams, after = page_of({name: team for name, team in directory.written_teams.items() if who.sees(name)}, page)
     shown = [team_response(team, declared=directory.is_declared_team(team.name)) for team in teams]
     return JSONResponse(listing(shown, after))
 
@@ -169,6 +169,7 @@ async def _put(parts: Parts, who: AdminKey, team: Team, former: Team | None) -> 
     if team == former:
         return
     parts.check_models(team, former)
+    parts.check_named_rules(team, former)
     parts.check_guardrails(team, former)
     entry = parts.audit(
         who,

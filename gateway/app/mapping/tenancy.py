@@ -1,6 +1,7 @@
 """Conversion of settings to the rules for teams, keys, tokens, quotas and the store."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -31,18 +32,19 @@ from gateway.tenancy.teams.declared import Declared, DeclaredKey, DeclaredTeam, 
 from gateway.tenancy.teams.ineffective_limits import ineffective_limits
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.named_rules import NamedRules
 from gateway.tenancy.teams.secret import Digester, hashed
 from gateway.tenancy.teams.team import Team
 
 
-def declared_in(teams: Iterable[TeamSettings], digester: Digester) -> Declared:
-    """Return the teams and keys that the settings *teams* declare.
+def declared_in(settings: Settings, digester: Digester) -> Declared:
+    """Return the teams and keys that *settings* declare, and the limit templates and model groups.
 
     Raises:
         SettingsError: if two keys have the same secret.
     """
     try:
-        return digested(map(_declared, teams), digester)
+        return digested(map(_declared, settings.teams), digester, _named_rules(settings))
     except TwoKeysOneSecretError as fault:
         raise SettingsError(fault.sentences) from None
 
@@ -51,7 +53,20 @@ def ineffective_limits_in(settings: Settings) -> Iterator[str]:
     """Yield a sentence for each configured limit that has no effect on any configured model."""
     models = {model.name for model in settings.models}
     free = sorted(model.name for model in settings.models if model.price == PriceSettings())
-    return ineffective_limits(map(_declared, settings.teams), models, free)
+    rules = _named_rules(settings)
+    return ineffective_limits((_with(rules, _declared(team)) for team in settings.teams), models, free)
+
+
+def _with(rules: NamedRules, declared: DeclaredTeam) -> DeclaredTeam:
+    keys = tuple(replace(each, key=rules.applied_to(each.key)) for each in declared.keys)
+    return DeclaredTeam(rules.applied_to(declared.team), keys)
+
+
+def _named_rules(settings: Settings) -> NamedRules:
+    return NamedRules(
+        templates={each.name: limits_of(each.limits) for each in settings.limit_templates},
+        groups={each.name: each.models for each in settings.model_groups},
+    )
 
 
 def store_rules(settings: Settings) -> StoreRules:
@@ -127,6 +142,7 @@ def _declared(team: TeamSettings) -> DeclaredTeam:
             projects=team.projects,
             guardrails=team.guardrails,
             limits=limits_of(team.limits),
+            limit_template=team.limit_template,
             model_limits=model_limits_of(team.model_limits),
             user_limits=limits_of(team.user_limits),
             session_limits=limits_of(team.session_limits),
@@ -149,6 +165,7 @@ def _key(team: str, key: KeySettings) -> Key:
         priority=key.priority,
         weight=key.weight,
         limits=limits_of(key.limits),
+        limit_template=key.limit_template,
         model_limits=model_limits_of(key.model_limits),
     )
 
@@ -239,6 +256,7 @@ def _template(settings: TeamTemplateSettings) -> Team:
         fallback=settings.fallback,
         isolated_cache=settings.isolated_cache,
         limits=limits_of(settings.limits),
+        limit_template=settings.limit_template,
         model_limits=model_limits_of(settings.model_limits),
         user_limits=limits_of(settings.user_limits),
         session_limits=limits_of(settings.session_limits),

@@ -12,7 +12,17 @@ from routing.strategies import NAMES
 Json = dict[str, Any]
 
 _ON_OFF = argparse.BooleanOptionalAction
-_SHARED = ("weight", "priority", "models", "strategies", "fallback", "blocked", "limits", "model_limits")
+_SHARED = (
+    "weight",
+    "priority",
+    "models",
+    "strategies",
+    "fallback",
+    "blocked",
+    "limits",
+    "model_limits",
+    "limit_template",
+)
 _LIMITS = frozenset({"limits", "user_limits", "session_limits"})
 _LIMITS_BY_NAME = frozenset({"model_limits", "project_limits"})
 TEAM_FIELDS = (
@@ -145,6 +155,11 @@ def _add_shared(
         + ("; N may be none, which removes the limit" if to_change else ""),
     )
     group.add_argument(
+        "--limit-template",
+        metavar="NAME",
+        help="limit template in the settings, whose limits apply where --limit gives none",
+    )
+    group.add_argument(
         "--model-limit",
         dest="model_limits",
         metavar="MODEL:MEASURE=N",
@@ -157,7 +172,7 @@ def _add_shared(
         dest="models",
         metavar="NAME",
         action="append",
-        help="allowed model, or a prefix that ends in *; repeatable",
+        help="allowed model, a prefix that ends in *, or group:NAME for a model group; repeatable",
     )
     group.add_argument("--no-models", action="store_true", help="deny access to all models")
     group.add_argument(

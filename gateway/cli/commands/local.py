@@ -53,7 +53,7 @@ async def _client(settings: Settings, stores: Stores, wall_clock: Callable[[], f
     except GatewayError as fault:
         raise CommandFailed(f"The store cannot be used: {fault.message}.") from None
     directory = Directory(is_followed=True)
-    directory.declare(declared_in(settings.teams, digester))
+    directory.declare(declared_in(settings, digester))
 
     async def same() -> Digester:
         return digester

@@ -122,7 +122,9 @@ class IssuedTokens:
                 models=rule.models,
                 priority=rule.priority,
             )
-            caller = self._callers[place] = Caller(team, key, end_user=verified.user)
+            caller = Caller(team, self._directory.rules.applied_to(key), end_user=verified.user)
+            self._callers[place] = caller
+        caller.check_limits()
         return caller
 
     async def _created(self, verified: VerifiedToken) -> Team:

@@ -154,8 +154,9 @@ class Access:
 
         Raises:
             InvalidKey: if the key is missing, unknown or no longer valid.
-            Forbidden: ``source_not_allowed`` if the key may not be used from the source address, or ``open_mode`` if
-                there are no keys and the request is not allowed without one.
+            Forbidden: ``source_not_allowed`` if the key may not be used from the source address, ``open_mode`` if
+                there are no keys and the request is not allowed without one, or under the condition of
+                `Caller.check_limits`.
             StoreUnavailable: if the key is unknown while the store is unavailable.
         """
         if self._is_open and not self._directory.teams:
@@ -218,7 +219,12 @@ class Access:
         return self.caller(header, peer, forwarded_for, fields=fields, is_http_1_0=is_http_1_0)
 
     def check_key(self, caller: Caller) -> None:
-        """Raise InvalidKey if the key of *caller* has expired, or is blocked, or its team is blocked."""
+        """Raise an error unless the key of *caller* is still valid.
+
+        Raises:
+            InvalidKey: if the key has expired, or is blocked, or its team is blocked.
+            Forbidden: under the condition of `Caller.check_limits`.
+        """
         self._check_state(caller, self._wall_clock())
 
     def _check(self, caller: Caller, digest: str) -> None:
@@ -237,6 +243,7 @@ class Access:
             raise InvalidKey(f"The API key {key.id!r} is blocked")
         if caller.team.blocked:
             raise InvalidKey(f"The team {caller.team.name!r} of the API key {key.id!r} is blocked")
+        caller.check_limits()
 
     def _check_source(self, caller: Caller, peer: str | None, forwarded_for: HeaderLookup | None) -> None:
         assert caller.networks is not None

@@ -1,5 +1,6 @@
 """API key together with its team."""
 
+from gateway.protocol.errors import Forbidden
 from gateway.protocol.networks import Networks
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.limit_raise import LimitRaise
@@ -23,6 +24,7 @@ class Caller:
         "key_id",
         "limits_sessions",
         "limits_users",
+        "lost_template",
         "may_fall_back",
         "networks",
         "permits",
@@ -58,11 +60,17 @@ class Caller:
         """Models and strategies that the caller is allowed to use."""
         self.networks: Networks | None = None if key.networks is None else Networks(key.networks)
         """Networks from which the caller is allowed to send requests, or None if all networks are allowed."""
+        self.lost_template: str | None = team.limit_template or key.limit_template
+        """Name of the limit template that the settings do not have, or None. The caller must then be refused."""
         self.is_plain: bool = not (
-            key.blocked or team.blocked or key.networks is not None or key.expires_at is not None
+            key.blocked
+            or team.blocked
+            or key.networks is not None
+            or key.expires_at is not None
+            or self.lost_template is not None
         )
         """Whether the caller needs nothing but the current secret, because no expiry, no blocking and no address check
-        applies.
+        applies, and its limits are known.
         """
         self.is_batch = False
         """Whether the requests of the caller are lines of batches, which can have a discount."""
@@ -79,6 +87,18 @@ class Caller:
         caller.networks = None
         caller.is_batch = True
         return caller
+
+    def check_limits(self) -> None:
+        """Raise an error if the caller has limits that are not known.
+
+        Raises:
+            Forbidden: ``limit_template_missing`` if the settings do not have the caller's limit template.
+        """
+        if self.lost_template is not None:
+            text = f"The limit template {self.lost_template!r} of the team {self.team_name!r} or of its API key is "
+            refusal = Forbidden(f"{text}missing in the settings", code="limit_template_missing")
+            refusal.whose = (self.team_name, self.key_id)
+            raise refusal
 
     def __repr__(self) -> str:
         return f"Caller(team={self.team.name!r}, key={self.key.id!r})"

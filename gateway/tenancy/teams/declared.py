@@ -2,12 +2,16 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from msgspec import structs
 
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.named_rules import NamedRules
 from gateway.tenancy.teams.secret import Digester
 from gateway.tenancy.teams.team import Team
+
+_NO_RULES: Final = NamedRules()
 
 
 class TwoKeysOneSecretError(Exception):
@@ -40,10 +44,12 @@ class Declared:
     """Teams from the configuration, by name."""
     keys: Mapping[str, Key] = field(default_factory=dict)
     """Keys from the configuration for all teams, by id."""
+    rules: NamedRules = field(default_factory=NamedRules)
+    """Limit templates and model groups from the configuration."""
 
 
-def digested(teams: Iterable[DeclaredTeam], digester: Digester) -> Declared:
-    """Return *teams* and their keys with the digests of the key secrets.
+def digested(teams: Iterable[DeclaredTeam], digester: Digester, rules: NamedRules = _NO_RULES) -> Declared:
+    """Return *teams* and their keys with the digests of the key secrets, and with *rules*.
 
     Raises:
         TwoKeysOneSecretError: if two keys have the same secret.
@@ -64,4 +70,4 @@ def digested(teams: Iterable[DeclaredTeam], digester: Digester) -> Declared:
                 )
     if faults:
         raise TwoKeysOneSecretError(faults)
-    return Declared(named, keys)
+    return Declared(named, keys, rules)

@@ -15,6 +15,7 @@ from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.named_rules import NamedRules
 from gateway.tenancy.teams.route_weights import RouteWeights
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Snapshot
@@ -33,6 +34,8 @@ class Directory:
         self._declared = Declared()
         self._stored = NOTHING
         self._is_behind = is_followed
+        self._written_teams: Mapping[str, Team] = {}
+        self._written_keys: Mapping[str, Key] = {}
         self._teams: Mapping[str, Team] = {}
         self._keys: Mapping[str, Key] = {}
         self._ids: Mapping[str, str] = {}
@@ -62,13 +65,28 @@ class Directory:
 
     @property
     def teams(self) -> Mapping[str, Team]:
-        """All teams by name, in alphabetical order."""
+        """All teams by name, in alphabetical order, with the limit templates and model groups that they name."""
         return self._teams
 
     @property
     def keys(self) -> Mapping[str, Key]:
-        """All keys by id, in alphabetical order."""
+        """All keys by id, in alphabetical order, with the limit templates and model groups that they name."""
         return self._keys
+
+    @property
+    def written_teams(self) -> Mapping[str, Team]:
+        """All teams as they were configured or stored, with the names of limit templates and model groups."""
+        return self._written_teams
+
+    @property
+    def written_keys(self) -> Mapping[str, Key]:
+        """All keys as they were configured or stored, with the names of limit templates and model groups."""
+        return self._written_keys
+
+    @property
+    def rules(self) -> NamedRules:
+        """Limit templates and model groups."""
+        return self._declared.rules
 
     @property
     def workers(self) -> Mapping[str, AddedWorker]:
@@ -143,8 +161,10 @@ class Directory:
 
     def _merge(self) -> None:
         self.generation += 1
-        self._teams = _sorted({**self._stored.teams, **self._declared.teams})
-        self._keys = _sorted({**self._stored.keys, **self._declared.keys})
+        self._written_teams = _sorted({**self._stored.teams, **self._declared.teams})
+        self._written_keys = _sorted({**self._stored.keys, **self._declared.keys})
+        self._teams = {name: self.rules.applied_to(team) for name, team in self._written_teams.items()}
+        self._keys = {key_id: self.rules.applied_to(key) for key_id, key in self._written_keys.items()}
         self._ids = self._digests()
         self._callers = {key_id: caller for key_id, caller in self._callers.items() if self._is_present(caller)}
         self._by_digest.clear()

@@ -41,6 +41,8 @@ class Key(msgspec.Struct, frozen=True, omit_defaults=True):
     model_limits: dict[str, Limits] = {}
     earlier: tuple[Former, ...] = ()
     """Secrets older than that of `former_digest` whose grace period has not ended, latest first."""
+    limit_template: str | None = None
+    """Name of the limit template whose limits apply where `limits` has none, or None."""
     raises: tuple[LimitRaise, ...] = ()
     """Temporary raises of limits of the key."""
 

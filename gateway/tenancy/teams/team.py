@@ -21,8 +21,8 @@ class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     """Share of fully used workers that the team gets, relative to other teams."""
     priority: Priority = "normal"
     models: tuple[str, ...] | None = None
-    """Names, aliases, or prefixes ending in ``*`` of models that the team is allowed to use. None allows every model,
-    and an empty list allows no model.
+    """Names, aliases, or prefixes ending in ``*`` of models that the team is allowed to use, or model groups
+    (``group:NAME``). None allows every model, and an empty list allows no model.
     """
     strategies: tuple[str, ...] | None = None
     """Strategies that the team's requests are allowed to select, or None if all are allowed."""
@@ -50,5 +50,7 @@ class Team(msgspec.Struct, frozen=True, omit_defaults=True):
     """Limits of each single session. Requests that name no session have no such limit."""
     project_limits: dict[str, Limits] = {}
     """Limits for each project, by project name. The project of a request is that of its key."""
+    limit_template: str | None = None
+    """Name of the limit template whose limits apply where `limits` has none, or None."""
     raises: tuple[LimitRaise, ...] = ()
     """Temporary raises of limits of the team, and of end users, sessions and projects of the team."""

@@ -56,7 +56,7 @@ class Audited:
             self.store,
             claims=SqliteClaims(self.file, wall_clock=clock),
             origin="warmgate.yaml",
-            declared=lambda in_force: declared_in(in_force.settings.teams, Digester(pepper)),
+            declared=lambda in_force: declared_in(in_force.settings, Digester(pepper)),
             digester=digester,
             wall_clock=clock,
         )

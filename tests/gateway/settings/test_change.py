@@ -65,5 +65,6 @@ def test_a_timeout_waits_for_the_lease_that_it_needs() -> None:
 def test_every_group_is_of_one_of_the_two_kinds() -> None:
     """A group that is added has to be put somewhere."""
     applicable_groups = {"models", "routes", "adapters", "guardrails", "teams", "timeouts", "health", "bedrock"}
+    applicable_groups |= {"limit_templates", "model_groups"}
 
     assert applicable_groups == Settings.model_fields.keys() - set(FIXED)

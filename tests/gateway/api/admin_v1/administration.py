@@ -22,6 +22,8 @@ from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
 from gateway.tenancy.ledger.usage_store import UsageStore
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.directory import Directory
+from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.named_rules import NamedRules
 from gateway.tenancy.teams.secret import Digester
 from gateway.tenancy.teams.sqlite_teams import SqliteTeamStore
 from gateway.tenancy.teams.team_store import TeamStore
@@ -31,6 +33,12 @@ from tests.gateway.examples import Clock
 
 NOW = 1_795_248_000.0
 """2026-11-21T08:00:00Z."""
+
+RULES = NamedRules(
+    {"standard": Limits(requests_per_minute=600), "trial": Limits(requests_per_minute=6, usd_per_month=5.0)},
+    {"chat": ("tiny", "gpt-4*")},
+)
+"""Limit templates and model groups in the settings."""
 
 KEYS = (
     AdminKey("vi", "viewer", "s3cret-of-vi"),
@@ -102,7 +110,7 @@ async def administration(
         store, usage_store, claims = stores or embedded
         digester = Digester(await store.initialize(None))
         directory = Directory()
-        directory.declare(declared or Declared())
+        directory.declare(declared or Declared(rules=RULES))
 
         async def digesting() -> Digester:
             return digester

@@ -26,6 +26,7 @@ CI: dict[str, Any] = {
     "blocked": False,
     "expires_at": None,
     "limits": {},
+    "limit_template": None,
     "model_limits": {},
     "created_at": "2026-11-21T08:00:00Z",
     "expired": False,
@@ -91,6 +92,7 @@ async def test_a_key_is_made_with_everything(blue: Administration) -> None:
         "weight": 0.5,
         "blocked": True,
         "limits": {"tokens_per_minute": 50_000},
+        "limit_template": "trial",
         "model_limits": {"tiny": {"usd_per_day": 0.5}},
     }
     made = await blue.make("keys", team="blue", id="ci", expires_at="2026-11-21T10:00:00+01:00", **body)

@@ -140,10 +140,12 @@ async def test_an_owner_of_a_team_does_not_choose_ids(admin: Administration, nam
         ({"fallback": True}, "fallback"),
         ({"models": ["a", "b"]}, "models"),
         ({"limits": {"tokens_per_minute": 101}}, "limits.tokens_per_minute"),
+        ({"limit_template": "trial"}, "limits.usd_per_month"),
+        ({"models": ["a", "group:chat"]}, "models"),
     ],
 )
 async def test_a_key_gets_no_more_than_its_team_has(admin: Administration, fields: dict[str, Any], param: str) -> None:
-    bounds = {"fallback": False, "models": ["a"], "limits": {"tokens_per_minute": 100, "usd_per_day": 1}}
+    bounds = {"fallback": False, "models": ["a"], "limits": {"tokens_per_minute": 100, "usd_per_month": 1}}
     assert 200 == (await admin.ask("PATCH", "/teams/blue", bounds)).status_code
     refused = await admin.ask("POST", "/keys", {"team": "blue", **fields}, who="bo")
 

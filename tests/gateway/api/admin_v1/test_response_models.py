@@ -34,6 +34,7 @@ TEAM = Team(
     projects=("search",),
     guardrails=("pii",),
     limits=Limits(requests_per_minute=600, usd_per_month=99.5),
+    limit_template="standard",
     model_limits={"tiny": Limits(concurrent=3)},
     user_limits=Limits(tokens_per_day=200),
     session_limits=Limits(concurrent=4),
@@ -56,6 +57,7 @@ KEY = Key(
     priority="low",
     weight=0.5,
     limits=Limits(tokens_per_day=5),
+    limit_template="trial",
     model_limits={"big": Limits(usd_per_day=1.0)},
 )
 LIMITS = st.builds(Limits, requests_per_minute=st.none() | st.integers(1, 10**15), usd_per_day=st.none() | st.just(0.1))
@@ -77,6 +79,7 @@ def test_a_team_as_it_is_shown() -> None:
         "projects": ["search"],
         "guardrails": ["pii"],
         "limits": {"requests_per_minute": 600, "usd_per_month": 99.5},
+        "limit_template": "standard",
         "model_limits": {"tiny": {"concurrent": 3}},
         "user_limits": {"tokens_per_day": 200},
         "session_limits": {"concurrent": 4},
@@ -100,6 +103,7 @@ def test_a_key_as_it_is_shown() -> None:
         "blocked": True,
         "expires_at": "1970-01-01T00:03:20.250000Z",
         "limits": {"tokens_per_day": 5},
+        "limit_template": "trial",
         "model_limits": {"big": {"usd_per_day": 1.0}},
         "created_at": "1970-01-01T00:00:50Z",
         "expired": False,

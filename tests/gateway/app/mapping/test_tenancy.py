@@ -1,5 +1,6 @@
 """Values for the room of tenancy, from settings."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -14,13 +15,21 @@ from gateway.app.mapping.tenancy import (
     model_limits_of,
     scim_secrets,
 )
-from gateway.settings import SettingsError, build
+from gateway.settings import ModelSettings, Settings, SettingsError, WorkerSettings, build
 from gateway.settings.identity import IdentitySettings
-from gateway.settings.teams import HardLimitSettings, KeySettings, LimitSettings, TeamSettings
+from gateway.settings.teams import (
+    HardLimitSettings,
+    KeySettings,
+    LimitSettings,
+    LimitTemplateSettings,
+    ModelGroupSettings,
+    TeamSettings,
+)
 from gateway.tenancy.identity.issuer import Issuer, Provisioning
 from gateway.tenancy.identity.team_rule import TeamRule
 from gateway.tenancy.teams.key import Key
 from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.named_rules import NamedRules
 from gateway.tenancy.teams.secret import Digester, hashed
 from gateway.tenancy.teams.team import Team
 
@@ -28,9 +37,26 @@ DIGESTER = Digester(b"pepper")
 SECRET = SecretStr("wg-ci-secret")
 
 
+def settings_with(teams: Sequence[TeamSettings]) -> Settings:
+    """Settings with these teams."""
+    model = ModelSettings(name="tiny", workers=(WorkerSettings(url="http://a"),))
+    templates = (LimitTemplateSettings(name="standard", limits=LimitSettings(requests_per_minute=600)),)
+    groups = (ModelGroupSettings(name="chat", models=("tiny", "gpt-*")),)
+    guardrails = ({"name": "pii", "kind": "pii"},)
+    return Settings.model_validate(
+        {
+            "models": (model,),
+            "teams": tuple(teams),
+            "limit_templates": templates,
+            "model_groups": groups,
+            "guardrails": guardrails,
+        }
+    )
+
+
 def test_a_team_and_its_key_say_little() -> None:
     teams = [TeamSettings(name="blue", keys=(KeySettings(id="ci", secret=SECRET),))]
-    declared = declared_in(teams, DIGESTER)
+    declared = declared_in(settings_with(teams), DIGESTER)
 
     assert {"blue": Team("blue")} == declared.teams
     assert {"ci": Key("ci", "blue", DIGESTER.digest("wg-ci-secret"))} == declared.keys
@@ -64,6 +90,7 @@ def test_a_team_and_its_key_say_everything() -> None:
         projects=("p",),
         guardrails=("pii",),
         limits=limits,
+        limit_template="standard",
         model_limits={"tiny": LimitSettings(max_concurrent_requests=1)},
         user_limits=HardLimitSettings(tokens_per_day=6),
         session_limits=HardLimitSettings(max_concurrent_requests=5),
@@ -80,18 +107,19 @@ def test_a_team_and_its_key_say_everything() -> None:
                 priority="low",
                 weight=0.5,
                 limits=LimitSettings(max_concurrent_requests=2),
+                limit_template="standard",
                 model_limits={"tiny": limits},
             ),
         ),
     )
-    declared = declared_in([team], DIGESTER)
+    declared = declared_in(settings_with([team]), DIGESTER)
 
     every = Limits(1, 2, 3, 4, 5, 6, 7.5, 8.5, 9, 10, 11.5, 12.5)
     assert {
         "blue": Team(
             "blue", 2, "high", ("tiny", "gpt-*"), ("session",), False, True, True, ("p",), every,
             {"tiny": Limits(concurrent=1)}, 0.5, ("pii",),
-            Limits(tokens_per_day=6), Limits(concurrent=5), {"p": Limits(usd_per_month=7.5)},
+            Limits(tokens_per_day=6), Limits(concurrent=5), {"p": Limits(usd_per_month=7.5)}, "standard",
         )
     } == declared.teams  # fmt: skip
     assert {
@@ -107,9 +135,26 @@ def test_a_team_and_its_key_say_everything() -> None:
             priority="low",
             weight=0.5,
             limits=Limits(concurrent=2),
+            limit_template="standard",
             model_limits={"tiny": every},
         )
     } == declared.keys
+
+
+def test_limit_templates_and_model_groups_are_declared_with_the_teams() -> None:
+    rules = declared_in(settings_with([]), DIGESTER).rules
+
+    assert NamedRules({"standard": Limits(requests_per_minute=600)}, {"chat": ("tiny", "gpt-*")}) == rules
+
+
+def test_a_budget_of_a_limit_template_on_a_free_model_is_reported() -> None:
+    template = LimitTemplateSettings(name="paid", limits=LimitSettings(usd_per_day=1))
+    team = TeamSettings(name="blue", limit_template="paid")
+    settings = settings_with([]).model_copy(update={"limit_templates": (template,), "teams": (team,)})
+
+    assert ["budgets of the team 'blue' in US dollars do not count models without a price: tiny"] == list(
+        ineffective_limits_in(settings)
+    )
 
 
 def test_a_key_may_be_declared_by_the_hash_of_its_secret() -> None:
@@ -117,7 +162,7 @@ def test_a_key_may_be_declared_by_the_hash_of_its_secret() -> None:
     sha256 = SecretStr(hashed("wg-ci-secret").hex())
     teams = [TeamSettings(name="blue", keys=(KeySettings(id="ci", secret_sha256=sha256),))]
 
-    assert DIGESTER.digest("wg-ci-secret") == declared_in(teams, DIGESTER).keys["ci"].digest
+    assert DIGESTER.digest("wg-ci-secret") == declared_in(settings_with(teams), DIGESTER).keys["ci"].digest
 
 
 def test_two_keys_with_one_secret_are_refused() -> None:
@@ -128,7 +173,7 @@ def test_two_keys_with_one_secret_are_refused() -> None:
         TeamSettings(name="red", keys=(KeySettings(id="dev", secret_sha256=sha256),)),
     ]
     with pytest.raises(SettingsError) as refused:
-        declared_in(teams, DIGESTER)
+        declared_in(settings_with(teams), DIGESTER)
 
     assert [
         "teams: the keys 'ci' and 'dev' have the same secret. Give each key a different secret."
@@ -136,7 +181,9 @@ def test_two_keys_with_one_secret_are_refused() -> None:
 
 
 def test_nothing_is_declared_where_there_are_no_teams() -> None:
-    assert ({}, {}) == (declared_in([], DIGESTER).teams, declared_in([], DIGESTER).keys)
+    declared = declared_in(settings_with([]), DIGESTER)
+
+    assert ({}, {}) == (declared.teams, declared.keys)
 
 
 def test_limits_that_models_never_meet_are_reported() -> None:

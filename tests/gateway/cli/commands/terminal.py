@@ -19,6 +19,7 @@ from gateway.tenancy.ledger.sqlite_usage import create
 
 SETTINGS = """\
 models: [{name: tiny, workers: [{url: 'http://127.0.0.1:1'}]}]
+limit_templates: [{name: standard, limits: {requests_per_minute: 600}}]
 teams: [{name: declared, keys: [{id: of-the-file, secret: a-secret-of-the-file}]}]
 """
 

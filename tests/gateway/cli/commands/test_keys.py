@@ -51,7 +51,17 @@ def test_a_key_is_made_with_all_that_can_be_said_of_it(blue: Terminal) -> None:
             "--weight",
             "2",
         ),
-        *("--limit", "concurrent=3", "--model-limit", "tiny:tokens_per_day=9", "--expires", "2999-01-31", "--json"),
+        *(
+            "--limit-template",
+            "standard",
+            "--limit",
+            "concurrent=3",
+            "--model-limit",
+            "tiny:tokens_per_day=9",
+            "--expires",
+            "2999-01-31",
+            "--json",
+        ),
     ).json
     del made["created_at"]
 
@@ -70,6 +80,7 @@ def test_a_key_is_made_with_all_that_can_be_said_of_it(blue: Terminal) -> None:
         "blocked": False,
         "expires_at": "2999-01-31T00:00:00Z",
         "limits": {"concurrent": 3},
+        "limit_template": "standard",
         "model_limits": {"tiny": {"tokens_per_day": 9}},
         "expired": False,
         "former_until": None,

@@ -12,6 +12,7 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
         *("--strategy", "session", "--no-fallback", "--blocked", "--isolated-cache", "--project", "p"),
         *("--ttft-s", "0.5", "--guardrail", "pii"),
         *("--project", "q", "--limit", "requests_per_minute=600", "--limit", "usd_per_day=1.5"),
+        *("--limit-template", "standard"),
         *(
             "--model-limit",
             "tiny:concurrent=3",
@@ -37,6 +38,7 @@ def test_a_team_is_made_with_all_that_can_be_said_of_it(terminal: Terminal) -> N
         "projects": ["p", "q"],
         "guardrails": ["pii"],
         "limits": {"requests_per_minute": 600, "usd_per_day": 1.5},
+        "limit_template": "standard",
         "model_limits": {"tiny": {"concurrent": 3}},
         "user_limits": {"tokens_per_day": 200},
         "session_limits": {"concurrent": 4, "tokens_per_minute": 900},

@@ -20,8 +20,10 @@ from gateway.tenancy.teams.access_records import (
     Revocation,
     RevokedScope,
 )
+from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.named_rules import NamedRules
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Snapshot
 from tests.gateway.tenancy.identity.signing import AUDIENCE, ISSUER, NOW, curve_key, jwk, key_set, token
@@ -49,10 +51,13 @@ class Gate:
     created: list[tuple[str, str]] = field(default_factory=list)
     stores: bool = True
     is_provisioning: bool = False
+    models: tuple[str, ...] = ("tiny",)
+    """Models of the rule for admins."""
 
     def __post_init__(self) -> None:
         self.directory.apply(Snapshot(1, {"research": RESEARCH}))
         issuer = Issuer("okta", ISSUER, frozenset({AUDIENCE}), frozenset({"ES256"}), 0.0, None, "sub", RULES)
+        issuer = replace(issuer, rules=(replace(RULES[0], models=self.models), *RULES[1:]))
         if self.is_provisioning:
             issuer = replace(issuer, rules=SCIM_RULES, provisioning=Provisioning())
         provisioned = ProvisionedPeople(self.directory, {"okta": "userName"})
@@ -325,3 +330,31 @@ async def test_a_change_of_other_people_does_not_verify_a_token_again() -> None:
     gate.provision(*GROUPS, ALICE, ProvisionedUser("okta", "u2", "bob"))
 
     assert gate.tokens.caller_of(said) is not None
+
+
+async def test_the_team_of_a_token_has_the_limits_of_its_template() -> None:
+    gate = Gate()
+    gate.directory.declare(Declared(rules=NamedRules({"standard": Limits(concurrent=7)})))
+    gate.change(structs.replace(RESEARCH, limit_template="standard"))
+    caller = await gate.tokens.verify(token())
+
+    assert 7 == caller.team.limits.concurrent
+
+
+async def test_a_token_whose_team_has_a_missing_limit_template_is_refused() -> None:
+    gate, said = Gate(), token()
+    await gate.tokens.verify(said)
+    gate.change(structs.replace(RESEARCH, limit_template="gold"))
+
+    with pytest.raises(Forbidden) as refused:
+        gate.tokens.caller_of(said)
+
+    assert "limit_template_missing" == refused.value.code
+
+
+async def test_a_rule_can_name_a_model_group() -> None:
+    gate = Gate(models=("group:chat",))
+    gate.directory.declare(Declared(rules=NamedRules(groups={"chat": ("tiny",)})))
+    caller = await gate.tokens.verify(token(groups=["admins"]))
+
+    assert (True, False) == (caller.permits.may_use("tiny", "tiny"), caller.permits.may_use("big", "big"))

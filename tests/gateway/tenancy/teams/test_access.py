@@ -14,6 +14,8 @@ from gateway.tenancy.teams.caller import Caller
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.named_rules import NamedRules
 from gateway.tenancy.teams.rotation import rotated
 from gateway.tenancy.teams.secret import Digester
 from gateway.tenancy.teams.team import Team
@@ -582,3 +584,28 @@ async def test_marked_tokens_are_bounded() -> None:
         desk.access.mark({b"authorization": f"Bearer {TOKEN}{number}".encode()}, caller)
 
     assert 1 == len(desk.access._marked)
+
+
+def test_a_caller_whose_limit_template_is_missing_is_refused() -> None:
+    """Its limits are not known, so it could use any amount."""
+    for desk in (
+        Desk(team=structs.replace(BLUE, limit_template="gold")),
+        Desk(structs.replace(CI, limit_template="gold")),
+    ):
+        with pytest.raises(Forbidden) as refused:
+            desk.asks()
+
+        assert "limit_template_missing" == refused.value.code
+        assert ("blue", "ci") == refused.value.whose
+        text = "The limit template 'gold' of the team 'blue' or of its API key is missing in the settings"
+        assert text == refused.value.message
+
+
+def test_a_caller_is_admitted_as_soon_as_its_limit_template_exists() -> None:
+    desk = Desk(team=structs.replace(BLUE, limit_template="gold"))
+    desk.directory.declare(Declared(rules=NamedRules({"gold": Limits(concurrent=7)})))
+    assert "ci" == desk.asks()
+    caller = desk.access.caller(header_of({"authorization": f"Bearer {SECRET}"}), "192.0.2.1")
+
+    assert caller is not None
+    assert 7 == caller.team.limits.concurrent

@@ -8,6 +8,8 @@ from gateway.tenancy.teams.added_worker import AddedWorker
 from gateway.tenancy.teams.declared import Declared
 from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
+from gateway.tenancy.teams.named_rules import NamedRules
 from gateway.tenancy.teams.route_weights import RouteWeights
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import Snapshot
@@ -216,3 +218,20 @@ def test_followers_get_the_weights_of_routes_now_and_after_changes() -> None:
 
     assert [{}, {"chat": weights}, {}] == heard
     assert {} == found.routes
+
+
+def test_a_changed_limit_template_changes_all_teams_and_keys_that_name_it() -> None:
+    """Callers get the new limits, and an administrator still sees the name."""
+    directory, team = Directory(), Team("blue", limit_template="standard", models=("group:chat",))
+    directory.apply(Snapshot(1, {"blue": team}, {"ci": Key("ci", "blue", "d", limit_template="standard")}))
+    for amount in (5, 50):
+        rules = NamedRules({"standard": Limits(concurrent=amount)}, {"chat": ("tiny",)})
+        directory.declare(Declared({"red": Team("red", limit_template="standard")}, rules=rules))
+        caller = directory.caller("ci")
+
+        assert caller is not None
+        assert (amount, amount) == (caller.team.limits.concurrent, caller.key.limits.concurrent)
+        assert amount == directory.teams["red"].limits.concurrent
+        assert caller.permits.may_use("tiny", "tiny")
+        assert not caller.permits.may_use("big", "big")
+        assert (team, "standard") == (directory.written_teams["blue"], directory.written_keys["ci"].limit_template)
