@@ -27,7 +27,7 @@ def a_tenancy(*teams: dict[str, Any], wall_clock: Callable[[], float] = lambda: 
     """Tenancy of a gateway with the model ``tiny``, with everything in memory."""
     model = {"name": "tiny", "workers": [{"url": "http://127.0.0.1:1"}]}
     settings = build({"models": [model], "teams": list(teams), **groups}, {})
-    return Tenancy(tenancy_rules(settings), partial(declared_in, settings.teams), wall_clock=wall_clock)
+    return Tenancy(tenancy_rules(settings), partial(declared_in, settings), wall_clock=wall_clock)
 
 
 @asynccontextmanager

@@ -18,6 +18,7 @@ from gateway.app.fallbacks import canary_rules
 from gateway.app.mapping.tenancy import declared_in, store_rules
 from gateway.app.mapping.workers import model_workers
 from gateway.app.store_rules import StoreRules, kind_of
+from gateway.tenancy.teams.directory import Directory
 from gateway.tenancy.teams.secret import Digester
 from gateway.workers.worker_spec import EventsSpec, WorkerSpec
 from routing.strategies import STRATEGIES
@@ -43,8 +44,9 @@ def settings_facts(path: Path | None, *, now: float) -> SettingsFacts:
         SettingsError: the settings are wrong.
     """
     settings = load_settings(path)
-    declared = declared_in(settings.teams, Digester(b"diagnosis"))  # digests are compared with each other only
-    teams = team_facts(declared.teams.values(), declared.keys, now=now)
+    directory = Directory()
+    directory.declare(declared_in(settings, Digester(b"diagnosis")))  # digests are compared with each other only
+    teams = team_facts(directory.teams.values(), directory.keys, now=now)
     every_s = canary_rules(settings).every_s
     store = None if settings.store.url is None else store_rules(settings)
     specs = {each.name: each.workers for each in model_workers(settings.models)}

@@ -28,7 +28,7 @@ class NamedRules:
         Limits of the entity itself take precedence over those of the template. If the template does not exist, the
         result still names it, and the caller must be refused. A group that does not exist contains no models.
         """
-        if entity.limit_template in self.templates:
+        if entity.limit_template is not None and entity.limit_template in self.templates:
             limits = _filled(entity.limits, self.templates[entity.limit_template])
             entity = structs.replace(entity, limits=limits, limit_template=None)
         if entity.models is not None and any(map(_is_group, entity.models)):

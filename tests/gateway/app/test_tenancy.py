@@ -15,6 +15,7 @@ from gateway.settings import SettingsError, build
 from gateway.storage.unfit import StoreUnfit
 from gateway.tenancy.ledger.audit import AuditEntry
 from gateway.tenancy.teams.key import Key
+from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.secret import Digester
 from gateway.tenancy.teams.team import Team
 from gateway.tenancy.teams.team_store import PutKey, PutTeam
@@ -141,8 +142,7 @@ async def test_another_declaration_counts_from_that_moment_on(tmp_path: Path) ->
         await make_key(tenancy)
         await known(tenancy, MADE)
         green = {"name": "green", "keys": [{"id": "new", "secret": "s-new"}]}
-        teams = build({"models": [model], "teams": [green]}, {}).teams
-        declaring = partial(declared_in, teams)
+        declaring = partial(declared_in, build({"models": [model], "teams": [green]}, {}))
         tenancy.declare(tenancy.declared(declaring), declaring)
 
         assert ("green/new", "red/made") == (who(tenancy, "s-new"), who(tenancy, MADE))
@@ -194,3 +194,16 @@ async def test_redis_may_come_later(redis_servers: RedisServers, caplog: pytest.
         with pytest.raises(InvalidKey):
             who(tenancy, "wrong")
     assert "the store of teams and keys is available again" in caplog.messages
+
+
+async def test_a_changed_limit_template_changes_the_limits_of_its_teams(tmp_path: Path) -> None:
+    model = {"name": "tiny", "workers": [{"url": "http://127.0.0.1:1"}]}
+    team = a_team(limit_template="standard")
+    templates = [[{"name": "standard", "limits": {"requests_per_minute": amount}}] for amount in (5, 50)]
+    async with at_work(a_tenancy(team, store=file_in(tmp_path), limit_templates=templates[0])) as tenancy:
+        limits = [tenancy.directory.teams["blue"].limits]
+        settings = build({"models": [model], "teams": [team], "limit_templates": templates[1]}, {})
+        tenancy.declare(tenancy.declared(partial(declared_in, settings)), partial(declared_in, settings))
+        limits.append(tenancy.directory.teams["blue"].limits)
+
+    assert [Limits(requests_per_minute=5), Limits(requests_per_minute=50)] == limits
