@@ -1,4 +1,4 @@
-"""Assembly of alerts about budgets, if there are receivers."""
+"""Assembly of alerts about budgets and unusual spend, if there are receivers."""
 
 import secrets
 from collections.abc import Callable, Coroutine, Sequence
@@ -15,6 +15,7 @@ from gateway.telemetry.alert_delivery.webhook import Webhook, secret_bytes
 from gateway.telemetry.alert_metrics import AlertMetrics
 from gateway.tenancy.alerts.budget_use import BudgetUses
 from gateway.tenancy.alerts.budget_watch import BudgetWatch
+from gateway.tenancy.alerts.spend_watch import SpendRule, SpendWatch
 from gateway.tenancy.quota.plan import Calendar
 
 
@@ -47,9 +48,11 @@ class EmailRules:
 
 @dataclass(frozen=True, slots=True)
 class AlertRules:
-    """Options for alerts about budgets."""
+    """Options for alerts about budgets and unusual spend."""
 
     thresholds: Sequence[float]
+    spend: SpendRule | None
+    """Definition of unusual spend, or None for no such alerts."""
     check_s: float
     webhooks: Sequence[WebhookRules]
     slack: Sequence[SlackRules]
@@ -85,10 +88,25 @@ class Alerts:
             check_s=rules.check_s,
             clock=wall_clock,
         )
+        spend = _spend_watch(rules, tenancy, [each.name for each in receivers], wall_clock)
         delivery = AlertDelivery(stores.alerts, receivers, sender=secrets.token_hex(16), wall_clock=wall_clock)
-        self.metrics = AlertMetrics(watch, delivery)
-        self._runs = (watch.run, delivery.run) if receivers else ()
+        self.metrics = AlertMetrics(watch, spend, delivery)
+        runs = [watch.run, delivery.run] if spend is None else [watch.run, spend.run, delivery.run]
+        self._runs = runs if receivers else []
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return the background loops, to run until canceled. Without receivers, the list is empty."""
         return [run() for run in self._runs]
+
+
+def _spend_watch(
+    rules: AlertRules, tenancy: Tenancy, receivers: Sequence[str], wall_clock: Callable[[], float]
+) -> SpendWatch | None:
+    if rules.spend is None:
+        return None
+    return SpendWatch(
+        *(tenancy.stores.alerts, tenancy.stores.usage, Calendar(tenancy.zone), rules.spend),
+        receivers=receivers,
+        check_s=rules.check_s,
+        clock=wall_clock,
+    )

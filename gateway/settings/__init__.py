@@ -20,7 +20,7 @@
     response_cache    cache of complete answers
     identity          tokens of identity providers
     named_rules       names of limit templates and model groups
-    alerts            alerts about budgets
+    alerts            alerts about budgets and unusual cost
     admin             admin API
     quota             counting of limits, and fair-share scheduling
     stores            the store, and state that gateways share

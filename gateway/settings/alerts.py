@@ -1,4 +1,4 @@
-"""Settings for alerts about budgets: thresholds, and the receivers of alerts."""
+"""Settings for alerts about budgets and unusual spend: thresholds, and the receivers of alerts."""
 
 import base64
 import binascii
@@ -12,7 +12,7 @@ from gateway.protocol.contradictions import Contradiction, repeated
 from gateway.protocol.field_names import Place
 from gateway.protocol.field_types import EntityName, Group, Token, Url, rule
 from gateway.protocol.worker_address import is_http_address, is_private_address
-from gateway.settings.rules import FileName, HostName, Positive, Secret, VariableName, unless_contradictory
+from gateway.settings.rules import Count, FileName, HostName, Positive, Secret, VariableName, unless_contradictory
 
 PREFIX = "whsec_"
 SECRET_BYTES = (24, 64)
@@ -126,11 +126,38 @@ class EmailSettings(Group):
         return unless_contradictory(self, found)
 
 
+class AnomalySettings(Group):
+    factor: Annotated[float, Field(gt=1, allow_inf_nan=False)] | None = Field(
+        default=5,
+        description="multiple of its usual cost per day at which a team's cost of today causes an alert, once per "
+        "day. The usual cost is the mean of earlier days. Null means no such alerts.",
+    )
+    min_usd: Positive = Field(
+        default=10, description="cost of a day in US dollars below which a team causes no such alert"
+    )
+    min_days: Count = Field(
+        default=3, description="days since a team's first request before which the team causes no such alert"
+    )
+    history_days: Annotated[int, Field(ge=1, le=60)] = Field(
+        default=14, description="maximum number of earlier days whose mean is the usual cost"
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        found = []
+        if self.min_days > self.history_days:
+            found.append(Contradiction(("min_days",), "must not be greater than", ("history_days",)))
+        return unless_contradictory(self, found)
+
+
 class AlertsSettings(Group):
     thresholds: Annotated[tuple[Threshold, ...], Field(strict=False, max_length=20)] = Field(
         default=(0.5, 0.8, 1.0), description="shares of a budget at which an alert is sent, once per period"
     )
     check_s: Positive = Field(default=10, description="seconds between two comparisons of budgets with thresholds")
+    anomaly: AnomalySettings = Field(
+        default=AnomalySettings(), description="alerts about teams whose cost of a day is unusual"
+    )
     webhooks: Annotated[tuple[WebhookSettings, ...], Field(strict=False, max_length=20)] = Field(
         default=(), description="receivers of alerts over HTTP. Without receivers, alerts are disabled."
     )

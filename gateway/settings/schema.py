@@ -107,7 +107,7 @@ class Settings(Group):
         default=(), description="checks of requests and answers, which models and teams select by name"
     )
     alerts: AlertsSettings = Field(
-        default=AlertsSettings(), description="alerts about budgets, and the receivers of alerts"
+        default=AlertsSettings(), description="alerts about budgets and unusual cost, and the receivers of alerts"
     )
     admin: AdminSettings = Field(default=AdminSettings(), description="admin API under /admin/v1")
     picker: PickerSettings = Field(

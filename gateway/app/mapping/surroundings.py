@@ -29,6 +29,7 @@ from gateway.settings import (
 from gateway.settings.rules import SQLITE
 from gateway.telemetry.alert_delivery.email import MailServer
 from gateway.telemetry.trace_export.tracing import Receiver, TraceRules
+from gateway.tenancy.alerts.spend_watch import SpendRule
 
 
 def limits_of(server: ServerSettings) -> ConnectionLimits:
@@ -218,9 +219,13 @@ def picker_rules(settings: Settings) -> PickerRules:
 
 
 def alert_rules(alerts: AlertsSettings) -> AlertRules:
-    """Return the options for alerts about budgets."""
+    """Return the options for alerts about budgets and unusual spend."""
+    anomaly = alerts.anomaly
     return AlertRules(
         thresholds=alerts.thresholds,
+        spend=None
+        if anomaly.factor is None
+        else SpendRule(anomaly.factor, anomaly.min_usd, anomaly.min_days, anomaly.history_days),
         check_s=alerts.check_s,
         webhooks=[
             WebhookRules(each.name, each.url, each.secret.get_secret_value())

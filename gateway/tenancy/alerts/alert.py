@@ -1,4 +1,4 @@
-"""Alerts about budgets, which operators receive."""
+"""Alerts about budgets and about unusual spend, which operators receive."""
 
 from datetime import UTC, datetime
 from hashlib import sha256
@@ -8,11 +8,11 @@ import msgspec
 
 from gateway.tenancy.quota.scope import Scope
 
-AlertType = Literal["budget.threshold_reached"]
+AlertType = Literal["budget.threshold_reached", "spend.anomaly"]
 
 
 class Alert(msgspec.Struct, frozen=True, kw_only=True):
-    """Alert about one budget in one period."""
+    """Alert about one budget in one period, or about the spend of one team on one day."""
 
     id: str
     """Id of the alert. An alert that is sent twice has the same id."""
@@ -27,18 +27,26 @@ class Alert(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None
     """Model to which the budget applies, or None if it applies to all models together."""
     budget: str
-    """Name of the limit, such as ``usd_per_month`` or ``soft_tokens_per_day``."""
+    """Name of the limit, such as ``usd_per_month`` or ``soft_tokens_per_day``. For unusual spend, it is
+    ``usual_usd_per_day``.
+    """
     period: str
     """Day or month, such as ``2026-11-21`` or ``2026-11``."""
     limit: float
+    """Amount of the budget, or the usual amount per day."""
     used: float
     """Units of the budget that were used or reserved when the alert was recorded."""
     threshold: float
-    """Share of the budget that was reached."""
+    """Multiple of `limit` that was reached."""
 
     @property
     def text(self) -> str:
         """Sentence for people."""
+        if self.type == "spend.anomaly":
+            return (
+                f"Team {self.name!r} has spent {amount(self.used)} USD on {self.period}, at least {self.threshold:g} "
+                f"times its usual {amount(self.limit)} USD per day."
+            )
         owner = f"{self.scope} {self.name[:64]!r}" if self.name else "requests without an end user"
         within = "" if self.scope == "team" else f" of team {self.team!r}"
         model = "" if self.model is None else f", model {self.model!r}"

@@ -36,6 +36,20 @@ def test_the_secret_can_be_in_a_variable() -> None:
     assert SECRET == found.secret.get_secret_value()
 
 
+def test_unusual_cost_is_five_times_the_usual_cost_by_default() -> None:
+    anomaly = with_alerts().alerts.anomaly
+
+    assert (5, 10, 3, 14) == (anomaly.factor, anomaly.min_usd, anomaly.min_days, anomaly.history_days)
+    assert with_alerts(anomaly={"factor": None}).alerts.anomaly.factor is None
+
+
+def test_a_team_cannot_need_more_days_than_are_read() -> None:
+    assert "alerts.anomaly.min_days must not be greater than alerts.anomaly.history_days." == fault(
+        anomaly={"min_days": 15}
+    )
+    assert "alerts.anomaly.factor is 1; the value must be greater than 1." == fault(anomaly={"factor": 1})
+
+
 @pytest.mark.parametrize("secret", ["a-password", "whsec_short", "whsec_" + "A" * 88, "whsec_ä"])
 def test_a_secret_of_another_form_is_refused_and_not_shown(secret: str) -> None:
     text = fault(webhooks=[HOOK | {"secret": secret}])

@@ -30,11 +30,13 @@ async def test_alerts_and_attempts_are_counted(stage: AlertStage) -> None:
     await watch.look()
     await delivery.deliver(inbox)
     registry = CollectorRegistry()
-    registry.register(AlertMetrics(watch, delivery))
+    spend = stage.spend_watch()
+    spend.added = 3
+    registry.register(AlertMetrics(watch, spend, delivery))
     lines = generate_latest(registry).decode().splitlines()
 
     assert {
-        'warmgate_alerts_total{outcome="recorded"} 2.0',
+        'warmgate_alerts_total{outcome="recorded"} 5.0',
         'warmgate_alerts_total{outcome="crowded"} 0.0',
         'warmgate_alert_deliveries_total{outcome="delivered",receiver="ops"} 1.0',
         'warmgate_alert_deliveries_total{outcome="failed",receiver="ops"} 1.0',

@@ -13,6 +13,7 @@ from gateway.tenancy.alerts.alert import Alert
 from gateway.tenancy.alerts.alert_store import AlertStore
 from gateway.tenancy.alerts.budget_use import BudgetUses
 from gateway.tenancy.alerts.budget_watch import BudgetWatch
+from gateway.tenancy.alerts.spend_watch import SpendRule, SpendWatch
 from gateway.tenancy.alerts.sqlite_alerts import SqliteAlerts
 from gateway.tenancy.ledger import sqlite_usage
 from gateway.tenancy.ledger.sqlite_book import book
@@ -70,6 +71,19 @@ class AlertStage:
             check_s=check_s,
             clock=self.clock,
         )
+
+    def spend_watch(self, store: AlertStore | None = None, *, check_s: float = 10.0) -> SpendWatch:
+        """A watch of unusual spend of a gateway that has just started."""
+        return SpendWatch(
+            *(store or self.alerts, self.usage, Calendar(UTC), SpendRule(5.0, 10.0, 3, 14)),
+            receivers=["ops"],
+            check_s=check_s,
+            clock=self.clock,
+        )
+
+    async def spend(self, day: str, usd: float, *, team: str = "blue") -> None:
+        """Add a request to the ledger."""
+        await self.file.run(lambda connection: book(connection, [an_entry(day, team=team, cost_usd=usd)]))
 
     async def use(self, limit: str, units: float, *, amount: float = 10.0, period: str = "2026-11") -> None:
         charge = Charge(Limit(limit, "period", amount), units, period, 86_400.0)
