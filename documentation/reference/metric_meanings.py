@@ -38,7 +38,7 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             ),
             "warmgate_route_requests_total": (
                 "requests for a [route](../how-to/canary-routes.md) by the model that answered, and by the rule that "
-                "chose it, or `weight`, or `response`"
+                "chose it, or `weight`, `response` or `tool_loop`"
             ),
             "warmgate_route_share_ratio": "target share of the model among the requests that weights decide",
             "warmgate_predicted_cached_tokens": (

@@ -13,6 +13,8 @@ Sticky = Literal["none", "key", "user", "session"]
 BY_WEIGHT = "weight"
 BY_RESPONSE = "response"
 """Value of `RouteChoice.rule` for a request that continues a stored response."""
+BY_TOOL_LOOP = "tool_loop"
+"""Value of `RouteChoice.rule` for a request that continues a tool loop with the model of the loop."""
 
 
 class RouteChoice(msgspec.Struct, frozen=True):
@@ -22,7 +24,7 @@ class RouteChoice(msgspec.Struct, frozen=True):
     model: str
     """Configured name of the chosen model."""
     rule: str
-    """Name of the matching rule, or `BY_WEIGHT` or `BY_RESPONSE` if no rule matched."""
+    """Name of the matching rule, or `BY_WEIGHT`, `BY_RESPONSE` or `BY_TOOL_LOOP` if no rule matched."""
 
 
 class Route:
@@ -58,6 +60,8 @@ class Route:
         """Whether rules require features of requests, so that request bodies must be parsed."""
         self.models = self._selectable()
         """Names of all models that the route can select."""
+        self.configured_models = frozenset((*self.configured_weights, *(rule.model for rule in self.rules)))
+        """Names of all models in the settings of the route, whatever their weights."""
 
     @property
     def is_reweighed(self) -> bool:

@@ -4,16 +4,21 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from gateway.models.routes.route import Route, RouteChoice
+from gateway.models.routes.tool_loops import ToolLoops
 from gateway.tenancy.teams.route_weights import RouteWeights
 
 
 class RouteTable:
-    """Routes in use, by configured name. After a change of settings, a new table continues the counters of *former*."""
+    """Routes in use, by configured name. After a change of settings, a new table continues the counters and the tool
+    loops of *former*.
+    """
 
     def __init__(self, routes: Iterable[Route], former: "RouteTable | None" = None) -> None:
         self._routes = {route.name: route for route in routes}
         self.counters: Counter[RouteChoice] = Counter() if former is None else former.counters
         """Number of requests since startup by chosen model and reason. The numbers never decrease."""
+        self.tool_loops: ToolLoops = ToolLoops() if former is None else former.tool_loops
+        """Models of the tool loops that used routes last."""
 
     def __iter__(self) -> Iterator[Route]:
         return iter(self._routes.values())

@@ -6,6 +6,8 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Raw
 
+from gateway.protocol.tool_loop import messages_before_results
+
 Ability = Literal["images", "audio", "tools", "response_format", "reasoning"]
 
 _KINDS: dict[str, Ability] = {
@@ -56,8 +58,11 @@ class _Body(msgspec.Struct, gc=False):
 _decode = msgspec.json.Decoder(_Body, float_hook=Raw).decode
 
 
-def abilities_in(raw: bytes) -> frozenset[Ability]:
-    """Return the abilities that the JSON body *raw* requires. The set is empty if it is not a JSON object. O(bytes)."""
+def abilities_in(raw: bytes, *, before_results: bool = False) -> frozenset[Ability]:
+    """Return the abilities that the JSON body *raw* requires. The set is empty if it is not a JSON object. O(bytes).
+
+    With *before_results*, messages after the one that began the request's tool loop do not count.
+    """
     try:
         body = _decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -69,7 +74,10 @@ def abilities_in(raw: bytes) -> frozenset[Ability]:
         found.add("response_format")
     if _reasons(body):
         found.add("reasoning")
-    for part in (*_parts(body.messages), *_parts(body.input)):
+    lists = [items for items in (body.messages, body.input) if isinstance(items, list)]
+    for part in (
+        part for items in lists for part in _parts(messages_before_results(items) if before_results else items)
+    ):
         kind = _KINDS.get(str(part.get("type")))
         if kind is not None:
             found.add(kind)
