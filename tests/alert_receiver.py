@@ -20,6 +20,9 @@ class AlertReceiver:
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     """Headers and body of each accepted request."""
     attempts: int = 0
+    at_once: int = 0
+    """Requests that have no answer yet."""
+    most_at_once: int = 0
     headers: str = ""
     """Further headers of each answer, each with its line break."""
 
@@ -49,6 +52,8 @@ class AlertReceiver:
             headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in head[1:])}
             body = await reader.readexactly(int(headers["content-length"]))
             self.attempts += 1
+            self.at_once += 1
+            self.most_at_once = max(self.most_at_once, self.at_once)
             if self.status is None:
                 await reader.read()  # until the gateway gives up
             else:
@@ -60,6 +65,7 @@ class AlertReceiver:
         except (ConnectionError, asyncio.IncompleteReadError):
             pass  # of a gateway that was killed
         finally:
+            self.at_once = max(0, self.at_once - 1)
             writer.close()
 
 

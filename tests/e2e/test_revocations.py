@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from redis import Redis
 
 from simulator.server import serving
 from tests.e2e.gateway_process import GatewayProcess, gateway_process
@@ -23,6 +24,9 @@ ADMIN = "the-admins-own-key"
 SCIM = "the-token-of-the-provider-0"
 CLAIMS = ("groups", "scim_groups")
 Gateways = list[GatewayProcess]
+STOPPED_S = 1.0
+"""Seconds in which the requests of a person who was deactivated are refused."""
+ATTEMPTS = 5
 
 
 async def status(gateway: GatewayProcess, said: str) -> int:
@@ -102,6 +106,46 @@ async def test_a_deactivated_user_is_stopped_on_three_gateways_and_its_stream_en
         assert 401 == await status(gateways[0], alice)
         await asyncio.gather(*(until(gateway, alice, 401) for gateway in gateways))
         assert [200, 200, 200] == [await status(gateway, bob) for gateway in gateways]
+
+
+async def test_a_deactivated_user_is_refused_on_three_gateways_in_less_than_a_second(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    """By the clock of the store, from the end of the change to the last refusal.
+
+    A machine that is busy delays everything. One of several users that is stopped in time shows that no gateway waits
+    for a longer interval.
+    """
+    async with three_gateways(redis_server, tmp_path, scim={"secret": SCIM}) as (gateways, address):
+        names = [f"user-{number}" for number in range(ATTEMPTS)]
+        users = [await provisioned(gateways[0], "Users", userName=name) for name in names]
+        await provisioned(gateways[0], "Groups", displayName="llm", members=[{"value": each} for each in users])
+        took_s: list[float] = []
+        for user, name in zip(users, names, strict=True):
+            said = signed(address, groups=[], sub=name)
+            for gateway in gateways:
+                await until(gateway, said, 200)
+            took_s.append(await stopped_after(redis_server, gateways, user, said))
+            if took_s[-1] < STOPPED_S:
+                break
+
+    assert min(took_s) < STOPPED_S
+
+
+async def stopped_after(redis: RedisServer, gateways: Gateways, user: str, said: str) -> float:
+    """Deactivate *user* on the first gateway. Return the seconds until all gateways have refused the token *said*."""
+    with redis.client() as client:
+        body = {"Operations": [{"op": "replace", "value": {"active": False}}]}
+        changed = await gateways[0].http.patch(f"/scim/v2/Users/{user}", json=body, headers=bearer(SCIM))
+        assert 200 == changed.status_code, changed.text
+        began = store_time(client)
+        await asyncio.gather(*(until(gateway, said, 401) for gateway in gateways))
+        return store_time(client) - began
+
+
+def store_time(client: Redis) -> float:
+    seconds, microseconds = client.time()
+    return float(seconds) + microseconds / 1e6
 
 
 async def provisioned(gateway: GatewayProcess, kind: str, **attributes: Any) -> str:
