@@ -63,8 +63,9 @@ class Models:
             raise UnknownModel(f"The model {name[:100]!r} does not exist or is not served here", param="model")
         return model
 
-    def rewritten(self, name: str) -> str:
-        """Return the name that replaces the model name *name* of a request, which is *name* itself without a rule.
+    def rewritten(self, name: str, prompt: bytes = b"") -> str:
+        """Return the name that replaces the model name *name* of a request with the rendered prompt *prompt*. It is
+        *name* itself without a rule.
 
         The rules of the model to which *name* resolves apply, or those of the only model. A name that resolves to no
         model may have a rule of any model.
@@ -74,11 +75,11 @@ class Models:
         known = self._names.resolve(name) or self.only()
         if known is None:
             found = oldest(name, ((each.name, each.rewrites) for each in self if each.rewrites is not None))
-            return name if found is None else found[0].target(found[1])
+            return name if found is None else found[0].target(found[1], prompt)
         model = self._models.get(known)
         rewrites = None if model is None else model.rewrites
         rule = None if rewrites is None else rewrites.rules.rule(name)
-        return name if rewrites is None or rule is None else rewrites.target(rule)
+        return name if rewrites is None or rule is None else rewrites.target(rule, prompt)
 
     def route(self, name: str) -> Route | None:
         """Return the route to which *name* resolves, or None if *name* is not a route."""

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway.protocol.tool_loop import tool_loop
+
 
 @dataclass(frozen=True, slots=True)
 class RewriteRule:
@@ -39,9 +41,16 @@ class ModelRewrites:
         self._rng: Final = rng
         self.rules = RewriteRules()
 
-    def target(self, rule: RewriteRule) -> str:
-        """Return one of the models of *rule*, with a probability in proportion to its weight."""
-        [target] = self._rng.choices(rule.targets, rule.weights)
+    def target(self, rule: RewriteRule, prompt: bytes = b"") -> str:
+        """Return one of the models of *rule*, with a probability in proportion to its weight.
+
+        All requests of one tool loop get the same model. *prompt* is the rendered prompt of the request.
+        """
+        if len(rule.targets) == 1:
+            return rule.targets[0]
+        loop = tool_loop(prompt)
+        rng = self._rng if loop is None else random.Random(loop.digest)
+        [target] = rng.choices(rule.targets, rule.weights)
         return target
 
 

@@ -28,10 +28,11 @@ class Bodies:
         reader: BodyDecoder,
         guard: MemoryGuard | None = None,
         only_model: Callable[[], str | None] = lambda: None,
-        rewritten: Callable[[str], str] = lambda name: name,
+        rewritten: Callable[[str, bytes], str] = lambda name, _: name,
     ) -> None:
         """Create the decoder of request bodies. The function *only_model* returns the model for bodies that name no
-        model, or None if bodies must name a model. *rewritten* returns the name that replaces a model name.
+        model, or None if bodies must name a model. *rewritten* returns the name that replaces a model name, for a
+        request with the given rendered prompt.
         """
         self._max_body_bytes: Final = max_body_bytes
         self._budget: Final = budget
@@ -75,7 +76,7 @@ class Bodies:
                     "The field 'model' is missing. Name a model, because the gateway serves more than one.",
                     param="model",
                 )
-            chosen = self._rewritten(named)
+            chosen = self._rewritten(named, body.prompt)
             if chosen == body.model:
                 return body
             incoming.choose_model(chosen)  # the body may be read again after a guardrail has changed it

@@ -22,6 +22,24 @@ def test_targets_are_chosen_by_weight() -> None:
     assert 270 < targets.count("a") < 330
 
 
+def test_a_tool_loop_keeps_its_target_in_all_gateways() -> None:
+    """Other requests with the same message of the user need no such choice."""
+    rule = RewriteRule(("a", "b"), (3, 1))
+    gateways = [ModelRewrites(random.Random(seed)) for seed in range(2)]
+    result = b"\xffassistant\xfb{}\xfftool\xfdsunny"
+    targets = []
+    for turn in range(400):
+        prompt = b'\xf8{"tools":[{}]}\xffuser\xfd%d' % turn
+        found = {
+            each.target(rule, said) for each in gateways for said in (prompt, prompt + result, prompt + 2 * result)
+        }
+        targets += found
+        assert 1 == len(found)
+
+    assert 270 < targets.count("a") < 330
+    assert {"a", "b"} == {gateways[0].target(rule, b"\xffuser\xfdhello") for _ in range(100)}
+
+
 def test_each_model_has_its_own_rules() -> None:
     rewrites = Rewrites(random.Random(1))
     rewrites.of("tiny").rules = RewriteRules({}, one("a"))

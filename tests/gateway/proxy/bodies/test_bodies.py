@@ -107,7 +107,7 @@ async def test_a_rule_replaces_the_model() -> None:
     raw = b'{"model":"tiny","messages":[{"role":"user"}]}'
     names = iter(("first", "second", "tiny"))
     reader = BodyDecoder(max_values=10, max_cpu_s=30)
-    bodies = Bodies(max_body_bytes=1, budget=BodyBudget(1), reader=reader, rewritten=lambda _: next(names))
+    bodies = Bodies(max_body_bytes=1, budget=BodyBudget(1), reader=reader, rewritten=lambda *_: next(names))
     one = incoming(raw)
     chosen = Incoming({"headers": [(b"x-gateway-model-name-rewrite", b"small")], "delivery": None}, one.receive)
     read = [await bodies.read(CHAT, raw, each) for each in (one, one, incoming(raw), chosen, incoming(raw))]
