@@ -27,7 +27,7 @@ def test_a_tool_loop_keeps_its_target_in_all_gateways() -> None:
     rule = RewriteRule(("a", "b"), (3, 1))
     gateways = [ModelRewrites(random.Random(seed)) for seed in range(2)]
     result = b"\xffassistant\xfb{}\xfftool\xfdsunny"
-    targets = []
+    targets: list[str] = []
     for turn in range(400):
         prompt = b'\xf8{"tools":[{}]}\xffuser\xfd%d' % turn
         found = {

@@ -68,6 +68,21 @@ async def test_an_operator_changes_limits_and_blocks_a_team() -> None:
         assert not (await site.administration.get("/teams/blue"))["blocked"]
 
 
+async def test_the_form_names_the_limit_template() -> None:
+    """Its limits are not in the fields, because saving would copy them to the team."""
+    async with consoled() as site:
+        await site.administration.make("teams", name="blue", limit_template="trial")
+        await site.administration.make("teams", name="red")
+        browser = await site.logged_in("op")
+        pages = [(await browser.get(f"/console/teams/{name}")).text for name in ("blue", "red")]
+        await browser.submit("/console/do/limit-team", name="blue", tokens_per_day="1000")
+        team = await site.administration.get("/teams/blue")
+
+        assert ("trial", {"tokens_per_day": 1000}) == (team["limit_template"], team["limits"])
+    text = "Fields that are empty have the limits of the template <strong>trial</strong> in the settings."
+    assert [True, False] == [text in page for page in pages]
+
+
 async def test_a_viewer_sees_a_team_without_forms() -> None:
     async with consoled() as site:
         await site.administration.make("teams", name="blue")
