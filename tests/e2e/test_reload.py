@@ -334,6 +334,55 @@ async def test_a_change_of_the_file_is_in_the_audit_log(tmp_path: Path) -> None:
     assert "s-of-ci-1" not in str((changed, key, team, start, between))
 
 
+async def test_a_changed_template_or_group_changes_teams_of_the_file_and_of_the_admin_api(tmp_path: Path) -> None:
+    """Without the template or the group that it names, a team of the admin API is refused."""
+    groups: dict[str, Any] = {
+        "admin": {"keys": [{"role": "owner", "secret": "s-of-owner"}]},
+        "store": {"url": f"sqlite:///{tmp_path / 'warmgate.db'}"},
+    }
+    named = {"limit_template": "standard", "models": ["group:chat"]}
+    team = {"name": "blue", "keys": [{"id": "ci", "secret": "s-of-ci"}], **named}
+
+    def declared(amount: int, *models: str) -> dict[str, Any]:
+        templates = [{"name": "standard", "limits": {"requests_per_minute": amount}}]
+        return {"limit_templates": templates, "model_groups": [{"name": "chat", "models": list(models)}]} | groups
+
+    async def outcomes(gateway: Live, *secrets: str) -> list[tuple[int, str | None]]:
+        """The status of a request with each key, and the limit or the code of the error."""
+        found = []
+        for secret in secrets:
+            answer = await gateway.http.post(
+                "/v1/chat/completions", json=chat(max_tokens=1), headers={"authorization": f"Bearer {secret}"}
+            )
+            said = answer.headers.get("x-ratelimit-limit-requests")
+            found.append((answer.status_code, said if answer.is_success else answer.json()["error"]["code"]))
+        return found
+
+    async with serving(quick()) as worker, live(tmp_path, [worker], teams=[team], **declared(600, "tiny")) as gateway:
+        owner = {"x-api-key": "s-of-owner"}
+        made = await gateway.http.post("/admin/v1/teams", json={"name": "red", **named}, headers=owner)
+        key = await gateway.http.post("/admin/v1/keys", json={"team": "red"}, headers=owner)
+        secrets = ("s-of-ci", key.json()["secret"])
+        before = await outcomes(gateway, *secrets)
+        gateway.configure([worker], teams=[team], **declared(900, "tiny", "big"))
+        await gateway.outcome("applied")
+        changed = await outcomes(gateway, *secrets)
+        gateway.configure([worker], teams=[team], **declared(900, "big"))
+        await gateway.outcome("applied", 2)
+        without_model = await outcomes(gateway, *secrets)
+        gateway.configure([worker], teams=[{**team, "limit_template": None, "models": None}], **groups)
+        await gateway.outcome("applied", 3)
+        removed = await outcomes(gateway, *secrets)
+        gateway.configure([worker], teams=[team], **groups)
+        await gateway.outcome("refused")
+
+    assert 201 == made.status_code, made.text
+    assert [(200, "600")] * 2 == before
+    assert [(200, "900")] * 2 == changed
+    assert [(403, "model_not_allowed")] * 2 == without_model
+    assert [(200, None), (403, "limit_template_missing")] == removed
+
+
 async def test_a_worker_is_added_and_removed_by_the_admin_api(tmp_path: Path) -> None:
     """It serves at once, outlives a reload, and is gone when it is removed; only what was added can be."""
     keys = [{"role": role, "secret": f"s-of-{role}"} for role in ("owner", "operator")]
