@@ -111,7 +111,7 @@ async def test_a_deactivated_user_is_stopped_on_three_gateways_and_its_stream_en
 async def test_a_deactivated_user_is_refused_on_three_gateways_in_less_than_a_second(
     redis_server: RedisServer, tmp_path: Path
 ) -> None:
-    """By the clock of the store, from the end of the change to the last refusal.
+    """The clock of the store counts, from the end of the change to the last refusal.
 
     A machine that is busy delays everything. One of several users that is stopped in time shows that no gateway waits
     for a longer interval.
