@@ -1,19 +1,27 @@
 """A team that spends several times its usual amount on a day causes one alert for the day."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.protocol.errors import StoreUnavailable
-from gateway.tenancy.alerts.alert import NewAlert
+from gateway.storage.redis_link import redis_link
+from gateway.tenancy.alerts.alert import Alert, NewAlert
 from gateway.tenancy.alerts.alert_store import Added
-from gateway.tenancy.alerts.spend_watch import SpendRule
+from gateway.tenancy.alerts.redis_alerts import RedisAlerts
+from gateway.tenancy.alerts.spend_watch import SpendRule, SpendWatch
 from gateway.tenancy.alerts.sqlite_alerts import SqliteAlerts
+from gateway.tenancy.quota.plan import Calendar
 from tests.gateway.tenancy.alerts.stage import NOON, AlertStage, alert_stage
+from tests.gateway.tenancy.ledger.examples import an_entry, redis_ledger
+from tests.storage import PATIENCE_S, RedisServer
 
 RULE = SpendRule(5.0, 10.0, 3, 14)
 TODAY = "2026-11-21"
@@ -172,3 +180,32 @@ async def test_the_watch_looks_again_and_again(stage: AlertStage) -> None:
     await asyncio.wait([running])
 
     assert [TODAY] == await periods(stage)
+
+
+@pytest.mark.redis
+async def test_gateways_with_one_redis_store_one_alert(redis_server: RedisServer) -> None:
+    now = time.time()  # the clock of Redis, which forgets alerts after their period
+    days = [(datetime.fromtimestamp(now, UTC).date() - timedelta(days=days)).isoformat() for days in range(5)]
+    async with redis_ledger(redis_server) as ledger:
+        link = redis_link(redis_server.url, timeout_s=PATIENCE_S)
+        for team in ("blue", "red"):
+            await ledger.book([an_entry(day, team=team, cost_usd=4.0) for day in days[1:]])
+        watches = [
+            SpendWatch(
+                *(RedisAlerts(link), ledger.usage, Calendar(UTC), RULE),
+                receivers=["ops"],
+                check_s=10.0,
+                clock=lambda: now,
+            )
+            for _ in range(2)
+        ]
+        for spent in (15.0, 6.0, 1.0):
+            for watch in watches:
+                await watch.look()
+            await ledger.book([an_entry(days[0], cost_usd=spent)])
+        found = (await RedisAlerts(link).waiting("ops", 10)).alerts
+        alerts = [msgspec.json.decode(each.body, type=Alert) for each in found]
+        await link.aclose()
+
+    assert [("blue", days[0], 4.0, 21.0)] == [(each.team, each.period, each.limit, each.used) for each in alerts]
+    assert 1 == sum(each.added for each in watches)
