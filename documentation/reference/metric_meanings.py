@@ -224,6 +224,12 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
                 "US dollars that a key may use in a `day` or `month`, for the first 1,000 keys with a budget"
             ),
             "warmgate_key_budget_used_usd": "US dollars of the key's budget that are used or reserved",
+            "warmgate_team_budget_limit_tokens": "tokens that a team may use in a `day` (`tokens_per_day`)",
+            "warmgate_team_budget_used_tokens": "tokens of the team's budget that are used or reserved",
+            "warmgate_key_budget_limit_tokens": (
+                "tokens that a key may use in a `day`, for the first 1,000 keys with a budget"
+            ),
+            "warmgate_key_budget_used_tokens": "tokens of the key's budget that are used or reserved",
             "warmgate_team_soft_budget_used_ratio": (
                 "used share of a [soft budget](../concepts/quotas-and-fairness.md#limits), above 1 if exceeded; for "
                 "keys or models of a team, the highest share. `limit` as in `x-warmgate-budget-warning`"

@@ -4,6 +4,7 @@ Teams are few enough for metric labels. Usage by key, user and project is in the
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
@@ -81,35 +82,39 @@ class TeamMetrics(Collector):
 
 
 def _of_budgets(statuses: Sequence[BudgetStatus]) -> Iterator[Metric]:
-    """Yield the limit and use of each budget, as two gauges for teams and two gauges for keys."""
-    of_teams = GaugeMetricFamily(
-        "warmgate_team_budget_limit_usd",
-        "Budget limit of a team for the period in US dollars.",
-        labels=("team", "period"),
-    )
-    used_by_teams = GaugeMetricFamily(
-        "warmgate_team_budget_used_usd",
-        "US dollars that a team has spent or reserved in the current period.",
-        labels=("team", "period"),
-    )
-    of_keys = GaugeMetricFamily(
-        "warmgate_key_budget_limit_usd",
-        "Budget limit of a key for the period in US dollars.",
-        labels=("team", "key", "period"),
-    )
-    used_by_keys = GaugeMetricFamily(
-        "warmgate_key_budget_used_usd",
-        "US dollars that a key has spent or reserved in the current period.",
-        labels=("team", "key", "period"),
-    )
-    for each in statuses:
-        if each.key is None:
-            of_teams.add_metric((each.team, each.period), each.limit_usd)
-            used_by_teams.add_metric((each.team, each.period), each.used_usd)
-        else:
-            of_keys.add_metric((each.team, each.key, each.period), each.limit_usd)
-            used_by_keys.add_metric((each.team, each.key, each.period), each.used_usd)
-    yield from (of_teams, used_by_teams, of_keys, used_by_keys)
+    """Yield the limit and use of each budget in each unit, as two gauges for teams and two gauges for keys."""
+    units: dict[Literal["usd", "tokens"], str] = {"usd": "US dollars", "tokens": "Tokens"}
+    for unit, name in units.items():
+        of_teams = GaugeMetricFamily(
+            f"warmgate_team_budget_limit_{unit}",
+            f"{name} of a team's budget for the period.",
+            labels=("team", "period"),
+        )
+        used_by_teams = GaugeMetricFamily(
+            f"warmgate_team_budget_used_{unit}",
+            f"{name} that a team has used or reserved in the current period.",
+            labels=("team", "period"),
+        )
+        of_keys = GaugeMetricFamily(
+            f"warmgate_key_budget_limit_{unit}",
+            f"{name} of a key's budget for the period.",
+            labels=("team", "key", "period"),
+        )
+        used_by_keys = GaugeMetricFamily(
+            f"warmgate_key_budget_used_{unit}",
+            f"{name} that a key has used or reserved in the current period.",
+            labels=("team", "key", "period"),
+        )
+        for each in statuses:
+            if each.unit != unit:
+                continue
+            if each.key is None:
+                of_teams.add_metric((each.team, each.period), each.limit)
+                used_by_teams.add_metric((each.team, each.period), each.used)
+            else:
+                of_keys.add_metric((each.team, each.key, each.period), each.limit)
+                used_by_keys.add_metric((each.team, each.key, each.period), each.used)
+        yield from (of_teams, used_by_teams, of_keys, used_by_keys)
 
 
 def _of_soft_budgets(statuses: Sequence[SoftBudgetStatus]) -> Metric:

@@ -15,25 +15,24 @@ from gateway.tenancy.teams.directory import Directory
 LOOK_S = 10.0
 """Seconds between two updates of the budget status from the store."""
 MAX_KEYS = 1000
-"""Maximum number of keys whose budgets appear in metrics, in the order of key ids. Each key causes four samples."""
+"""Maximum number of keys whose budgets appear in metrics, in the order of key ids. Each key causes six samples."""
 
 BudgetMeasure = Literal["tokens_per_day", "usd_per_day", "usd_per_month"]
 """Types of limits that are counted per day or per month."""
 
-_USD: tuple[BudgetMeasure, ...] = ("usd_per_day", "usd_per_month")
-
 
 class BudgetStatus(NamedTuple):
-    """Used amount of one budget in US dollars, summed over all models."""
+    """Used amount of one budget, summed over all models."""
 
     team: str
     key: str | None
     """Id of the key to which the budget applies, or None if the budget applies to the team."""
     period: Literal["day", "month"]
-    limit_usd: float
-    """Amount of the budget in US dollars, with the raises that apply."""
-    used_usd: float
-    """Amount of the budget in US dollars that is used or reserved."""
+    limit: float
+    """Amount of the budget in units, with the raises that apply."""
+    used: float
+    """Amount of the budget in units that is used or reserved."""
+    unit: Literal["usd", "tokens"] = "usd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +67,7 @@ class Budgets:
             await asyncio.sleep(LOOK_S)
 
     async def look(self) -> None:
-        """Update the status of all budgets in US dollars. The store gets one query for each team with such a budget."""
+        """Update the status of all budgets. The store gets one query for each team with a budget."""
         now = self._clock()
         of_teams: dict[str, list[KnownBudget]] = {}
         for budget in self._shown(now):
@@ -79,11 +78,12 @@ class Budgets:
                 used = await self._store.spent(team, [each.nothing(self._calendar, now) for each in budgets])
             except StoreUnavailable:
                 continue
-            for budget, usd in zip(budgets, used, strict=True):
+            for budget, units in zip(budgets, used, strict=True):
                 scoped = budget.scoped
                 key = scoped.name if scoped.scope == "key" else None
                 period: Literal["day", "month"] = "month" if budget.is_monthly else "day"
-                found.append(BudgetStatus(team, key, period, scoped.limit.amount, usd))
+                unit: Literal["usd", "tokens"] = "tokens" if scoped.measure == "tokens_per_day" else "usd"
+                found.append(BudgetStatus(team, key, period, scoped.limit.amount, units, unit))
         self.statuses = tuple(found)
 
     async def refund(self, budget: Budget, units: float) -> tuple[float, float]:
@@ -101,11 +101,11 @@ class Budgets:
         return before, after
 
     def _shown(self, now: float) -> Iterator[KnownBudget]:
-        """Yield the budgets in US dollars for all models together, of each team and of the first keys with budgets."""
+        """Yield the budgets for all models together, of each team and of the first keys with budgets."""
         keys: set[str] = set()
         for budget in known_budgets(self._directory, now):
             scoped = budget.scoped
-            if scoped.measure not in _USD or scoped.model is not None or scoped.scope not in {"team", "key"}:
+            if scoped.model is not None or scoped.scope not in {"team", "key"}:
                 continue
             if scoped.scope == "key" and scoped.name not in keys:
                 if len(keys) >= MAX_KEYS:

@@ -50,13 +50,22 @@ def test_limits_that_are_held_without_the_store_are_a_gauge() -> None:
 
 
 def test_budgets_of_teams_and_keys_are_shown() -> None:
-    statuses = [BudgetStatus("blue", None, "day", 50.0, 12.5), BudgetStatus("blue", "ci", "month", 9.0, 1.5)]
+    statuses = [
+        BudgetStatus("blue", None, "day", 50.0, 12.5),
+        BudgetStatus("blue", "ci", "month", 9.0, 1.5),
+        BudgetStatus("blue", None, "day", 500.0, 20.0, "tokens"),
+        BudgetStatus("blue", "ci", "day", 90.0, 10.0, "tokens"),
+    ]
 
     assert {
         'warmgate_team_budget_limit_usd{period="day",team="blue"} 50.0',
         'warmgate_team_budget_used_usd{period="day",team="blue"} 12.5',
         'warmgate_key_budget_limit_usd{key="ci",period="month",team="blue"} 9.0',
         'warmgate_key_budget_used_usd{key="ci",period="month",team="blue"} 1.5',
+        'warmgate_team_budget_limit_tokens{period="day",team="blue"} 500.0',
+        'warmgate_team_budget_used_tokens{period="day",team="blue"} 20.0',
+        'warmgate_key_budget_limit_tokens{key="ci",period="day",team="blue"} 90.0',
+        'warmgate_key_budget_used_tokens{key="ci",period="day",team="blue"} 10.0',
     } <= set(seen(TeamMetrics(lambda: False, lambda: statuses)))
 
 

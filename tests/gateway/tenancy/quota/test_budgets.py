@@ -54,13 +54,14 @@ async def use(stage: EmbeddedStage, units: float) -> None:
     stage.store.settle("blue", f"r{units}", [usd(units)], lambda: entry("used"))
 
 
-async def test_budgets_in_dollars_are_shown_for_teams_and_keys(stage: EmbeddedStage, budgets: Budgets) -> None:
+async def test_budgets_are_shown_for_teams_and_keys(stage: EmbeddedStage, budgets: Budgets) -> None:
     """What is used of them, or reserved; nothing of who has none."""
     await use(stage, 0.25)
     await stage.store.reserve("blue", "running", [usd(0.5)], lambda: entry("lost"))
     await budgets.look()
 
     assert (
+        BudgetStatus("blue", None, "day", 500.0, 0.0, "tokens"),
         BudgetStatus("blue", None, "day", 1.0, 0.75),
         BudgetStatus("blue", "ci", "month", 20.0, 0.0),
     ) == budgets.statuses
@@ -76,14 +77,14 @@ async def test_a_budget_is_shown_with_the_raise_that_applies(stage: EmbeddedStag
     budgets = Budgets(stage.store, directory, Calendar(UTC), clock=lambda: NOW)
     await budgets.look()
 
-    assert [("day", 3.0), ("month", 20.0)] == [(each.period, each.limit_usd) for each in budgets.statuses]
+    assert [("tokens", 500.0), ("usd", 3.0), ("usd", 20.0)] == [(each.unit, each.limit) for each in budgets.statuses]
 
 
 async def test_the_number_of_shown_keys_is_bounded(budgets: Budgets, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "MAX_KEYS", 0)
     await budgets.look()
 
-    assert [None] == [each.key for each in budgets.statuses]
+    assert [None, None] == [each.key for each in budgets.statuses]
 
 
 async def test_an_unavailable_store_has_no_status(stage: EmbeddedStage, budgets: Budgets, directory: Directory) -> None:
