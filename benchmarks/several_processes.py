@@ -130,7 +130,7 @@ def limit_error(bench: Bench, stub: Target, shipped: Shipped) -> float:
     body = bodies("requests", random.Random(0))[0]
     headers = {"content-type": "application/json", "authorization": f"Bearer {SECRET}"}
     answer = httpx.post(target.urls["requests"] + PATH, content=body, headers=headers, trust_env=False)
-    tokens = answer.raise_for_status().json()["usage"]["total_tokens"]
+    tokens: int = answer.raise_for_status().json()["usage"]["total_tokens"]
     found = bench.measure(target, stub, "requests", round_number=0, seconds=LIMIT_S)
     answered = 1 + round(found.per_s * LIMIT_S) - found.errors
     return abs(answered * tokens - LIMIT) / LIMIT
