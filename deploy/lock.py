@@ -24,7 +24,18 @@ GLIBC = ((2, 17), (2, 28), (2, 34))
 """Versions of glibc that wheels are commonly built for. The base image, Debian 13, has version 2.41."""
 
 LOCKS = {
-    "requirements.lock": (None, "bedrock", "console", "guardrails", "oidc", "otel", "picker", "processes", "tokenizer"),
+    "requirements.lock": (
+        None,
+        "bedrock",
+        "console",
+        "guardrails",
+        "oidc",
+        "otel",
+        "picker",
+        "processes",
+        "s3",
+        "tokenizer",
+    ),
     "requirements-build.lock": ("compile", "sbom"),
 }
 """Dependency groups of pyproject.toml in each lock file. None stands for the basic dependencies."""

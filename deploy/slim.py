@@ -9,8 +9,8 @@ import shutil
 import sysconfig
 from pathlib import Path
 
-SERVICES = frozenset({"bedrock-runtime", "signin", "sso", "sso-oidc", "sts"})
-"""Folders of botocore/data to keep: Bedrock, and services that botocore needs to obtain credentials."""
+SERVICES = frozenset({"bedrock-runtime", "s3", "signin", "sso", "sso-oidc", "sts"})
+"""Folders of botocore/data to keep: Bedrock, S3, and services that botocore needs to obtain credentials."""
 WHERE_AND_WHOSE = ("geodata", "carrierdata")
 """Data folders of the package phonenumbers that validation does not need."""
 

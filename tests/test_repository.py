@@ -41,6 +41,7 @@ WITHOUT_TEST = {
     "gateway/app/processes/messages.py": "tests/gateway/app/processes/test_child.py",
     "gateway/app/processes/serving.py": "tests/e2e/test_processes.py",
     "gateway/app/batches.py": "tests/e2e/test_batches.py",
+    "gateway/batch/contents.py": "a Protocol; tests/contracts/contents_harness.py holds every implementation to it",
     "gateway/batch/counters.py": "data only",
     "gateway/batch/line_runner.py": "tests/gateway/batch/test_runner.py",
     "gateway/batch/line_store.py": "a Protocol; tests/contracts/test_line_store.py holds every implementation to it",

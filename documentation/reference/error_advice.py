@@ -48,7 +48,9 @@ ADVICE: Mapping[str, str] = MappingProxyType(
         "StoreRefuses": "The operator has to read the message and correct the store.",
         "StoreUnfit": "The operator has to correct the store: `warmgate store check` says what is wrong.",
         "FilesUnavailable": "Retry after the time in `retry-after`. The operator has to make the folder `files.folder` "
-        "writable, or free space on its disk.",
+        "writable and free space on its disk, or make the bucket `files.s3` reachable.",
+        "ContentMissing": "The operator has to give all gateways with the same store the same `files.folder` or "
+        "`files.s3`.",
         "MemoryShort": "Retry after the time in `retry-after`, add a gateway, or raise `server.max_memory_bytes` or "
         "`server.max_bodies_bytes`.",
         "GuardrailUnavailable": (

@@ -44,7 +44,9 @@ def _batches(request: Request, _caller: AnyCaller) -> Batches:
     """Return the batches of the gateway. The caller is authenticated first."""
     batches: Batches | None = request.app.state.batches
     if batches is None:
-        raise UnknownRoute(f"{request.url.path[:200]} is not served here, because files.folder is not set")
+        raise UnknownRoute(
+            f"{request.url.path[:200]} is not served here, because neither files.folder nor files.s3 is set"
+        )
     return batches
 
 

@@ -1,10 +1,11 @@
 """Routes ``/v1/files``: files that teams upload for batches, and files that batches write."""
 
+import re
 from collections.abc import AsyncIterator
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Request, Response
-from fastapi.responses import FileResponse
+from fastapi.responses import StreamingResponse
 from starlette.requests import ClientDisconnect
 
 from gateway.api.callers import AnyCaller
@@ -18,6 +19,7 @@ router = APIRouter(tags=["files"])
 _CLOSED_BY_CALLER = 499
 _MAX_LIMIT = 10_000
 _PURPOSES = ("batch", "batch_output")
+_RANGE = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})", re.IGNORECASE)
 _UPLOAD = {
     "requestBody": {
         "required": True,
@@ -43,7 +45,9 @@ def _files(request: Request, _caller: AnyCaller) -> Files:
     """Return the files of the gateway. The caller is authenticated first."""
     files: Files | None = request.app.state.files
     if files is None:
-        raise UnknownRoute(f"{request.url.path[:200]} is not served here, because files.folder is not set")
+        raise UnknownRoute(
+            f"{request.url.path[:200]} is not served here, because neither files.folder nor files.s3 is set"
+        )
     return files
 
 
@@ -93,14 +97,47 @@ async def retrieve(file_id: str, files: Served, caller: AnyCaller) -> Response:
 
 
 @router.get("/v1/files/{file_id}/content", summary="Return the content of a file")
-async def content(file_id: str, files: Served, caller: AnyCaller) -> Response:
-    return FileResponse(await files.content(team_of(caller), file_id), media_type="application/octet-stream")
+async def content(request: Request, file_id: str, files: Served, caller: AnyCaller) -> Response:
+    """Return the content, or the range of bytes that the header `range` names."""
+    file = await files.find(team_of(caller), file_id)
+    size, tag = file.info.bytes, f'"{file.id}"'  # the content of a file never changes
+    headers = {"accept-ranges": "bytes", "etag": tag}
+    wanted = request.headers.get("range") if request.headers.get("if-range", tag) == tag else None
+    found = byte_range(wanted, size)
+    if found is None:
+        return Response(status_code=416, headers={**headers, "content-range": f"bytes */{size}"})
+    headers["content-length"] = str(len(found))
+    is_part = len(found) < size
+    if is_part:
+        headers["content-range"] = f"bytes {found.start}-{found.stop - 1}/{size}"
+    pieces = await files.content(file, found.start, found.stop)
+    return StreamingResponse(
+        pieces, status_code=206 if is_part else 200, headers=headers, media_type="application/octet-stream"
+    )
 
 
 @router.delete("/v1/files/{file_id}", summary="Delete a file with its content")
 async def delete(file_id: str, files: Served, caller: AnyCaller) -> Response:
     await files.remove(team_of(caller), file_id)
     return answer({"id": file_id, "object": "file", "deleted": True})
+
+
+def byte_range(header: str | None, size: int) -> range | None:
+    """Return the bytes of a content of *size* bytes that the header ``range`` names, or None if it has none of them.
+
+    Without a header, or with one that names several ranges or is malformed, these are all bytes, as RFC 9110 allows.
+    """
+    found = _RANGE.fullmatch(header or "")
+    if found is None or found.groups() == ("", ""):
+        return range(size)
+    first, last = found.groups()
+    if not first:
+        start, stop = max(0, size - int(last)), size
+    else:
+        start, stop = int(first), min(size, int(last) + 1 if last else size)
+        if last and int(last) < start:
+            return range(size)
+    return range(start, stop) if start < stop else None
 
 
 def team_of(caller: Caller | None) -> str:

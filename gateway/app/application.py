@@ -51,6 +51,7 @@ from gateway.app.mapping.surroundings import (
     batch_rules,
     configured_models,
     console_rules,
+    file_contents,
     file_rules,
     receiver_of,
     team_receivers,
@@ -672,6 +673,8 @@ async def _alive(parts: _Parts) -> AsyncIterator[None]:
             yield
         for model in fleet.models:
             await model.aclose()
+        if parts.batch is not None:
+            parts.batch.files.contents.close()
         outside.executor.shutdown(wait=False, cancel_futures=True)
         await asyncio.to_thread(parts.path.body_reader.close)
     await replicas.aclose()
@@ -904,11 +907,12 @@ def _what_if(
 def _batch(  # noqa: PLR0917  # in the order in which they are made
     settings: Settings, outside: _Outside, fleet: _Fleet, tenancy: Tenancy, proxy: Proxy, counters: BatchCounters
 ) -> BatchParts | None:
-    """Return files and batches, or None if the settings name no folder for them."""
+    """Return files and batches, or None if the settings name no place for their contents."""
     rules = file_rules(settings)
     if rules is None:
         return None
     return batch_parts(
+        file_contents(settings),
         rules,
         batch_rules(settings),
         tenancy=tenancy,

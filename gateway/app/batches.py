@@ -8,7 +8,9 @@ from typing import Final
 from gateway.app.stores import Stores
 from gateway.app.tenancy import Tenancy
 from gateway.batch.batch import TeamBatch
+from gateway.batch.batch_files import BatchFiles
 from gateway.batch.batches import Batches, BatchRules
+from gateway.batch.contents import Contents
 from gateway.batch.counters import BatchCounters
 from gateway.batch.enqueued import EnqueuedTokens
 from gateway.batch.files import FileRules, Files
@@ -17,7 +19,6 @@ from gateway.batch.lane import Lane
 from gateway.batch.line_call import App
 from gateway.batch.line_runner import LineRunner
 from gateway.batch.planner import planned
-from gateway.batch.results import BatchFolder
 from gateway.batch.runner import BatchRunner
 from gateway.models.registry import Models
 
@@ -35,6 +36,7 @@ class BatchParts:
 
 
 def batch_parts(
+    contents: Contents,
     file_rules: FileRules,
     batch_rules: BatchRules,
     *,
@@ -44,9 +46,11 @@ def batch_parts(
     counters: BatchCounters,
     wall_clock: Callable[[], float],
 ) -> BatchParts:
-    """Return files and batches in the store of *tenancy*. *proxy* serves the requests in the lines of batches."""
+    """Return files and batches in the store of *tenancy*, with their contents in *contents*. *proxy* serves the
+    requests in the lines of batches.
+    """
     stores: Stores = tenancy.stores
-    files = Files(stores.files, file_rules, wall_clock=wall_clock)
+    files = Files(stores.files, contents, file_rules, wall_clock=wall_clock)
     identity = KeyIdentity(tenancy.directory, tenancy.access)
     lane = Lane(
         models,
@@ -55,10 +59,10 @@ def batch_parts(
         counters=counters,
     )
 
-    def line_runner(batch: TeamBatch, folder: BatchFolder) -> LineRunner:
+    def line_runner(batch: TeamBatch, files: BatchFiles) -> LineRunner:
         return LineRunner(
             batch,
-            folder,
+            files,
             app=proxy,
             lines=stores.batch_lines,
             lane=lane,

@@ -132,6 +132,8 @@ def _missing_extras(settings: Settings) -> Iterator[str]:
     ]
     if settings.console.enabled:
         wanted["console"].append("console.enabled")
+    if settings.files.s3 is not None:
+        wanted["s3"].append("files.s3")
     for extra, places in wanted.items():
         if places and not all(map(_is_installed, _MODULES[extra])):
             yield from (f"{place} needs the extra warmgate[{extra}], which is not installed." for place in places)
@@ -140,6 +142,7 @@ def _missing_extras(settings: Settings) -> Iterator[str]:
 _MODULES = {
     "bedrock": ("botocore.session", "botocore.eventstream"),
     "console": ("jinja2",),
+    "s3": ("botocore.session",),
     "otel": ("opentelemetry.proto.trace.v1.trace_pb2",),
 }
 

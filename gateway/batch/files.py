@@ -1,18 +1,18 @@
-"""Files that teams upload for batches, and files that batches write. The store has their properties, and a folder
-their contents.
+"""Files that teams upload for batches, and files that batches write. The store has their properties, and a folder or a
+bucket their contents.
 """
 
 import asyncio
 import logging
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final, Literal
 
 import msgspec
 
-from gateway.batch.folder import Folder
+from gateway.batch.contents import Contents
 from gateway.batch.form_stream import FormStream
 from gateway.batch.records import Record, RecordStore
 from gateway.protocol.errors import (
@@ -31,9 +31,11 @@ _log = logging.getLogger(__name__)
 Purpose = Literal["batch", "batch_output"]
 
 WRITE_BYTES: Final = 2**20
-"""Bytes of an upload to collect before they are written to the disk."""
+"""Bytes of an upload to collect before they are written."""
 UPLOADS: Final = 8
-"""Maximum number of uploads that one gateway receives at the same time, with about 3 MiB of memory each."""
+"""Maximum number of uploads that one gateway receives at the same time, with about 3 MiB of memory each, or 12 MiB if
+their contents go to a bucket.
+"""
 MAX_FILENAME: Final = 255
 """Maximum number of characters of a file name."""
 SWEEP_S: Final = 60.0
@@ -51,7 +53,6 @@ EXPIRY_S: Final = (3600, 2_592_000)
 class FileRules:
     """Limits of files."""
 
-    folder: Path
     max_file_bytes: int
     max_lines: int
     """Maximum number of lines of a file for a batch."""
@@ -83,12 +84,16 @@ class TeamFile:
 
 
 class Files:
-    """Files of all teams. Every method takes the team, and finds no file of another team."""
+    """Files of all teams. Every method takes the team, and finds no file of another team. *contents* has the contents
+    of files under their ids.
+    """
 
-    def __init__(self, store: RecordStore, rules: FileRules, *, wall_clock: Callable[[], float]) -> None:
+    def __init__(
+        self, store: RecordStore, contents: Contents, rules: FileRules, *, wall_clock: Callable[[], float]
+    ) -> None:
         self._store = store
+        self.contents = contents
         self._rules = rules
-        self._folder = Folder(rules.folder)
         self._wall_clock = wall_clock
         self._uploads = 0
 
@@ -118,11 +123,11 @@ class Files:
             self._uploads -= 1
 
     async def add(self, team: str, file_id: str, info: FileInfo, *, is_limited: bool = True) -> TeamFile:
-        """Add a file to the store, whose content is in the folder already. An existing file with this id stays as it
+        """Add a file to the store, whose content is written already. An existing file with this id stays as it
         is. The limits of the team apply if *is_limited* is true. Results of batches are kept in any case.
 
         Raises:
-            QuotaSpent: if the team has no room for the file. Its content then stays in the folder.
+            QuotaSpent: if the team has no room for the file. Its content then stays.
             StoreUnavailable: if the store does not answer.
         """
         rules = self._rules
@@ -148,15 +153,15 @@ class Files:
             raise unknown_file(file_id, param)
         return _file(record)
 
-    async def content(self, team: str, file_id: str) -> Path:
-        """Return the path of the content of a file of *team*.
+    async def content(self, file: TeamFile, start: int, stop: int) -> AsyncGenerator[bytes, None]:
+        """Return the bytes of the content of *file* from *start* to *stop* - 1, in pieces. The caller must close the
+        iterator.
 
         Raises:
-            UnknownFile: if the team has no such file, or it has expired.
-            FilesUnavailable: if this gateway cannot see the content.
-            StoreUnavailable: if the store does not answer.
+            FilesUnavailable: if the content cannot be read.
         """
-        return self._folder.content_of((await self.find(team, file_id)).id)
+        pieces = self.contents.stream(file.id, start, stop)
+        return _begun(await anext(pieces, b""), pieces)
 
     async def page(
         self, team: str, *, after: str | None, limit: int, newest_first: bool, purpose: str | None
@@ -195,7 +200,7 @@ class Files:
         if await self._store.find(team, file_id) is None:
             raise unknown_file(file_id)
         # The content goes first: if its removal fails, the file is still there, and can be deleted again.
-        await self._folder.remove(file_id)
+        await self.contents.remove(file_id)
         await self._store.remove(team, file_id)
 
     async def run(self) -> None:
@@ -214,16 +219,16 @@ class Files:
             FilesUnavailable, StoreUnavailable: if something could not be deleted.
         """
         now = self._wall_clock()
-        await self._folder.open()
-        await self._folder.remove_partial(now)
+        await self.contents.open()
         for record in await self._store.due(now, SWEPT):
-            await self._folder.remove(record.id)
+            await self.contents.remove(record.id)
             await self._store.remove(record.team, record.id)
+        await self.contents.remove_partial(now)
 
     async def _received(self, team: str, form: FormStream, body: AsyncIterator[bytes]) -> TeamFile:
         file_id = f"file-{secrets.token_hex(16)}"
-        await self._folder.open()
-        writer = self._folder.writer(file_id)
+        await self.contents.open()
+        writer = self.contents.writer(file_id)
         try:
             counts = _Counts(self._rules)
             waiting = bytearray()
@@ -241,7 +246,7 @@ class Files:
             try:
                 return await self.add(team, file_id, info)
             except QuotaSpent:
-                await self._folder.remove(file_id)
+                await self.contents.remove(file_id)
                 raise
         finally:
             await writer.discard()
@@ -297,6 +302,14 @@ class _Counts:
         if self.lines > rules.max_lines:
             text = f"The file has more than {rules.max_lines} lines, which is the limit (files.max_lines)"
             raise BodyTooLarge(text, param="file")
+
+
+async def _begun(first: bytes, rest: AsyncGenerator[bytes, None]) -> AsyncGenerator[bytes, None]:
+    """Yield *first* and then *rest*."""
+    async with aclosing(rest):
+        yield first
+        async for data in rest:
+            yield data
 
 
 def expiry_s(anchor: object, seconds: object, field: str) -> int:

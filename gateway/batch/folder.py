@@ -1,49 +1,41 @@
 """Contents of files in one folder. All gateways with the same store must see the same folder.
 
-A content has the id of its file as its name. While it is being written, it has another name, so that a gateway that was
-killed leaves no content that looks complete.
+While a content is being written, its file has another name, so that a gateway that was killed leaves no content that
+looks complete.
 """
 
 import asyncio
 import os
 import secrets
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
-from gateway.protocol.errors import FilesUnavailable
+from gateway.batch.contents import PARTIAL_S, LocalContent, Piece
+from gateway.protocol.errors import ContentMissing, FilesUnavailable
 
-PARTIAL = ".partial"
+PARTIAL: Final = ".partial"
 """Ending of the names of contents that are being written."""
-PARTIAL_S = 86_400
-"""Seconds after its last write after which an incomplete content is deleted."""
+READ_BYTES: Final = 256 * 1024
+"""Bytes of a stream to read at once."""
 
 
-class ContentWriter:
-    """New content, of which nothing is visible until `keep`. Call `discard` in any case at the end."""
+class FileWriter:
+    """New content of a folder; see `ContentWriter`."""
 
-    def __init__(self, folder: Path, file_id: str) -> None:
-        self._target = folder / file_id
-        self._path = folder / f"{file_id}.{secrets.token_hex(4)}{PARTIAL}"
+    def __init__(self, folder: Path, name: str) -> None:
+        self._target = folder / name
+        self._path = folder / f"{name}.{secrets.token_hex(4)}{PARTIAL}"
         self._file: IO[bytes] | None = None
 
     async def write(self, data: bytes) -> None:
-        """Append *data*.
-
-        Raises:
-            FilesUnavailable: if the disk is full or the folder cannot be written.
-        """
         await asyncio.to_thread(self._write, data)
 
     async def keep(self) -> None:
-        """Make the content visible under the id of the file.
-
-        Raises:
-            FilesUnavailable: if the content cannot be written to the disk.
-        """
         await asyncio.to_thread(self._keep)
 
     async def discard(self) -> None:
-        """Delete the content unless it was kept."""
         await asyncio.to_thread(self._discard)
 
     def _write(self, data: bytes) -> None:
@@ -71,52 +63,119 @@ class ContentWriter:
             self._path.unlink(missing_ok=True)
 
 
+class FileAppender:
+    """Writer that appends all outputs of one gateway to one file; see `Appender`."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: IO[bytes] | None = None
+        self._lock = asyncio.Lock()
+
+    async def append(self, data: bytes) -> Piece:
+        async with self._lock:
+            return Piece(self._path.name, await asyncio.to_thread(self._append, data))
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+
+    def _append(self, data: bytes) -> int:
+        try:
+            if self._file is None:
+                self._file = self._path.open("ab")
+            start = self._file.seek(0, os.SEEK_END)
+            self._file.write(data)
+            self._file.flush()
+        except OSError as fault:
+            raise _unusable(fault) from None
+        return start
+
+
 class Folder:
-    """The folder *path* with the contents of files, which is created if it does not exist."""
+    """The folder *path* with the contents of files; see `Contents`. It is created if it does not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def writer(self, file_id: str) -> ContentWriter:
-        """Return a writer of the content of a new file. The method `open` must have been called before."""
-        return ContentWriter(self.path, file_id)
-
     async def open(self) -> None:
-        """Create the folder if it does not exist, readable only by its owner.
-
-        Raises:
-            FilesUnavailable: if it cannot be created.
-        """
+        """Create the folder if it does not exist, readable only by its owner."""
         try:
             await asyncio.to_thread(self.path.mkdir, 0o700, parents=True, exist_ok=True)
         except OSError as fault:
             raise _unusable(fault) from None
 
-    async def remove(self, file_id: str) -> None:
-        """Delete the content of a file. Do nothing if it does not exist.
+    def close(self) -> None:
+        """Do nothing, because a folder has no connections."""
 
-        Raises:
-            FilesUnavailable: if it cannot be deleted.
-        """
+    def writer(self, name: str) -> FileWriter:
+        return FileWriter(self.path, name)
+
+    def appender(self, prefix: str) -> FileAppender:
+        return FileAppender(self.path / f"{prefix}part")
+
+    async def read(self, name: str, start: int, length: int) -> bytes:
+        return await asyncio.to_thread(self._read, name, start, length)
+
+    async def stream(self, name: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:
+        file = await asyncio.to_thread(self._opened, name)
         try:
-            await asyncio.to_thread((self.path / file_id).unlink, missing_ok=True)
+            while start < stop:
+                data = await asyncio.to_thread(os.pread, file.fileno(), min(READ_BYTES, stop - start), start)
+                if not data:
+                    raise FilesUnavailable("The content of the file is shorter than it was when it was written")
+                start += len(data)
+                yield data
+        finally:
+            file.close()
+
+    def local(self, names: Sequence[str]) -> AbstractAsyncContextManager[Mapping[str, LocalContent]]:
+        return self._local(names)
+
+    async def copy(self, name: str, new_name: str) -> None:
+        await asyncio.to_thread(self._copy, name, new_name)
+
+    async def remove(self, name: str) -> None:
+        await asyncio.to_thread(self._remove, [self.path / name])
+
+    async def remove_all(self, prefix: str) -> None:
+        await asyncio.to_thread(lambda: self._remove(self.path.glob(f"{prefix}*")))
+
+    async def remove_partial(self, now: float) -> None:
+        await asyncio.to_thread(self._remove_partial, now)
+
+    @asynccontextmanager
+    async def _local(self, names: Sequence[str]) -> AsyncIterator[Mapping[str, LocalContent]]:
+        with ExitStack() as exits:
+            yield await asyncio.to_thread(self._all_opened, names, exits)
+
+    def _all_opened(self, names: Sequence[str], exits: ExitStack) -> dict[str, LocalContent]:
+        files = {name: exits.enter_context(self._opened(name)) for name in names}
+        return {name: LocalContent(file, 0, os.fstat(file.fileno()).st_size) for name, file in files.items()}
+
+    def _read(self, name: str, start: int, length: int) -> bytes:
+        with self._opened(name) as file:
+            return os.pread(file.fileno(), length, start)
+
+    def _opened(self, name: str) -> IO[bytes]:
+        try:
+            return (self.path / name).open("rb")
         except OSError as fault:
             raise _unusable(fault) from None
 
-    async def remove_partial(self, now: float) -> None:
-        """Delete incomplete contents that were last written long before *now*, in seconds since 1970."""
-        await asyncio.to_thread(self._remove_partial, now)
+    def _copy(self, name: str, new_name: str) -> None:
+        """Add a link to a content, so that it takes no space."""
+        try:
+            (self.path / new_name).unlink(missing_ok=True)
+            os.link(self.path / name, self.path / new_name)
+        except OSError as fault:
+            raise _unusable(fault) from None
 
-    def content_of(self, file_id: str) -> Path:
-        """Return the path of the content of a file.
-
-        Raises:
-            FilesUnavailable: if this gateway cannot see the content.
-        """
-        path = self.path / file_id
-        if not path.is_file():
-            raise FilesUnavailable("The content of the file is not in the folder of this gateway (files.folder)")
-        return path
+    def _remove(self, paths: Iterable[Path]) -> None:
+        try:
+            for path in paths:
+                path.unlink(missing_ok=True)
+        except OSError as fault:
+            raise _unusable(fault) from None
 
     def _remove_partial(self, now: float) -> None:
         try:
@@ -129,4 +188,7 @@ class Folder:
 
 
 def _unusable(fault: OSError) -> FilesUnavailable:
+    if isinstance(fault, FileNotFoundError):
+        text = f"The folder of this gateway (files.folder) does not have the content of the file: {fault.strerror}"
+        return ContentMissing(text, retry_after_s=5)
     return FilesUnavailable(f"The folder of files cannot be used: {fault.strerror}", retry_after_s=5)

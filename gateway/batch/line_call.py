@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from cache_index import WorkerId
+from gateway.batch.contents import Piece
 from gateway.batch.line_store import LineResult
 from gateway.protocol.endpoints.table import ENDPOINTS
 from gateway.protocol.errors import DECODE_ERRORS
@@ -98,14 +99,14 @@ def error_of(code: str, message: str, *, custom_id: str, request_id: str) -> byt
     return _line(request_id, custom_id, None, {"code": code, "message": message})
 
 
-def result_of(answer: LineAnswer, endpoint: str, *, part: str, start: int, length: int) -> LineResult:
-    """Return the result of a line whose output is at *start* in the file *part*."""
+def result_of(answer: LineAnswer, endpoint: str, piece: Piece, *, length: int) -> LineResult:
+    """Return the result of a line whose output is at *piece*."""
     ok = answer.status == OK
     usage = ENDPOINTS[endpoint].usage_of(answer.body) if ok else None
     if usage is None:
-        return LineResult(part, start, length, ok)
+        return LineResult(*piece, length, ok)
     tokens = (usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
-    return LineResult(part, start, length, ok, *tokens, _reasoning_tokens(answer.body))
+    return LineResult(*piece, length, ok, *tokens, _reasoning_tokens(answer.body))
 
 
 class _Exchange:

@@ -6,20 +6,21 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import IO, Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
 from gateway.batch.batch import TeamBatch
+from gateway.batch.batch_files import BatchFiles
 from gateway.batch.counters import BatchCounters
 from gateway.batch.identity import Urgency
 from gateway.batch.lane import Lane, Place
 from gateway.batch.line_call import App, LineAnswer, answered, output_of, result_of
 from gateway.batch.line_store import LineStore
-from gateway.batch.plan import BatchLine, PlannedLine, planned_line, read_line
+from gateway.batch.plan import BatchLine, PlannedLine
 from gateway.batch.ranges import NO_WORKER
-from gateway.batch.results import BatchFolder, PartWriter, request_id_of
-from gateway.protocol.errors import InvalidKey, StoreUnavailable
+from gateway.batch.results import request_id_of
+from gateway.protocol.errors import ContentMissing, FilesUnavailable, InvalidKey, StoreUnavailable
 from gateway.tenancy.teams.caller import Caller
 
 MAX_SLOTS: Final = 256
@@ -32,6 +33,10 @@ MAX_WAIT_S: Final = 60.0
 """Maximum seconds until a line that had to wait is tried again."""
 IDLE_S: Final = 1.0
 """Seconds until the next look for lines whose gateway was killed, if no other lines are left."""
+FILES_AGAIN_S: Final = 5.0
+"""Seconds until the next attempt if the storage of contents does not answer."""
+FINISHING: Final = 64
+"""Maximum number of answers of one batch that wait in one gateway until they are stored."""
 
 
 class Identity(Protocol):
@@ -76,7 +81,7 @@ class LineRunner:
     def __init__(
         self,
         batch: TeamBatch,
-        folder: BatchFolder,
+        files: BatchFiles,
         *,
         app: App,
         lines: LineStore,
@@ -89,7 +94,7 @@ class LineRunner:
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._batch = batch
-        self._folder = folder
+        self._files = files
         self._app = app
         self._lines = lines
         self._lane = lane
@@ -107,7 +112,10 @@ class LineRunner:
         """Lines that were claimed and have not begun, by worker."""
         self._last: dict[str, int] = {}
         """Line that began last, by worker. The next one has a prefix in common with it."""
-        self._part = PartWriter(folder.part(self._owner))
+        self._outputs = files.appender(self._owner)
+        self._room = asyncio.Semaphore(FINISHING)
+        self._finishing: set[asyncio.Task[None]] = set()
+        """Answers that are being stored. Meanwhile their slots run other lines."""
         self._stopped = asyncio.Event()
         self._waiting: set[asyncio.Task[Any]] = set()
         """Slots that wait until a line may start."""
@@ -122,26 +130,26 @@ class LineRunner:
         """Run lines until all lines of the batch have a result, or until `stop` is called.
 
         Raises:
-            StoreUnavailable, FilesUnavailable: if a claim or a result could not be written. The lines run again later.
-            OSError: if the files of the batch cannot be read.
+            StoreUnavailable: if a claim or a result could not be written. The lines run again later.
+            FilesUnavailable: if contents of the batch are missing, or could not be read or written until `stop`.
         """
         count = max(1, min(MAX_SLOTS, self._lane.slots, self._batch.info.total))
-        with self._folder.plan.open("rb") as plan_file, self._folder.input.open("rb") as input_file:
-            try:
-                await self._run_slots(count, plan_file, input_file)
-            finally:
-                for urgency in self._callers:
-                    self._identity.take_back(self._secret + urgency)
-                self._part.close()
+        try:
+            await self._run_slots(count)
+        finally:
+            for urgency in self._callers:
+                self._identity.take_back(self._secret + urgency)
+            self._outputs.close()
 
-    async def _run_slots(self, count: int, plan_file: IO[bytes], input_file: IO[bytes]) -> None:
+    async def _run_slots(self, count: int) -> None:
         """Run *count* slots. The first error of a slot ends all of them."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 renewing = tasks.create_task(self._renew())
                 claimed = max(1, min(CLAIMED, self._batch.info.total // (4 * count)))
-                slots = [tasks.create_task(self._slot(claimed, plan_file, input_file)) for _ in range(count)]
+                slots = [tasks.create_task(self._slot(claimed, tasks)) for _ in range(count)]
                 await asyncio.gather(*slots)
+                await self._all_finished()
                 renewing.cancel()
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
@@ -152,7 +160,7 @@ class LineRunner:
             with suppress(StoreUnavailable):  # the lease then ends, and the lines run again elsewhere
                 await self._lines.renew(self._batch.ref, self._owner, until=self._wall_clock() + self._lease_s)
 
-    async def _slot(self, count: int, plan_file: IO[bytes], input_file: IO[bytes]) -> None:
+    async def _slot(self, count: int, tasks: asyncio.TaskGroup) -> None:
         """Run lines one after the other. Each gets a place first, because each worker has lines of its own."""
         while not self._stopped.is_set():
             place = await self._enter(self._batch.info.models)
@@ -164,9 +172,10 @@ class LineRunner:
                 self._lane.leave(place)
                 raise
             if number is not None:
-                await self._run_at(place, number, plan_file, input_file)
+                await self._run_at(place, number, tasks)
                 continue
             self._lane.leave(place)
+            await self._all_finished()
             progress = await self._lines.progress(self._batch.ref)
             if progress is None or progress.is_done:
                 return
@@ -184,37 +193,69 @@ class LineRunner:
         lines = claimed or max(self._claimed.values(), key=len)
         return lines.popleft() if lines else None
 
-    async def _run_at(self, place: Place, number: int, plan_file: IO[bytes], input_file: IO[bytes]) -> None:
+    async def _run_at(self, place: Place, number: int, tasks: asyncio.TaskGroup) -> None:
         """Run the line *number* at *place*, which this method gives back."""
         held: Place | None = place
         worker = NO_WORKER if place.worker is None else place.worker
         follows = self._last.get(worker) == number - 1
         self._last[worker] = number
         try:
-            planned, line = await asyncio.to_thread(_read, plan_file, input_file, number)
+            planned, line = await self._until_stored(lambda: self._files.line(number))
             asked = _model_in(bytes(line.body)).model
             if not self._lane.serves(place, asked):  # a file can name several models
                 self._lane.leave(place)
                 held = await self._enter([asked])
             if held is not None:
                 given, held = held, None
-                await self._run_line(number, line, _Turn(given, planned, asked, follows))
+                await self._run_line(number, line, _Turn(given, planned, asked, follows), tasks)
         finally:
             if held is not None:
                 self._lane.leave(held)
 
-    async def _run_line(self, number: int, line: BatchLine, turn: "_Turn") -> None:
-        request_id = request_id_of(self._batch.id, number)
-        answer = await self._answer(line, request_id, turn)
+    async def _run_line(self, number: int, line: BatchLine, turn: "_Turn", tasks: asyncio.TaskGroup) -> None:
+        answer = await self._answer(line, request_id_of(self._batch.id, number), turn)
         if answer is None:
             return
-        output = output_of(answer, custom_id=line.custom_id, request_id=request_id)
-        start = await self._part.append(output)
-        result = result_of(answer, line.url, part=self._part.name, start=start, length=len(output))
-        if await self._lines.finish(self._batch.ref, number, result, answer.entry):
-            self._counters.lines["completed" if result.ok else "failed"] += 1
-        else:
-            self._discard(answer, "late")
+        await self._room.acquire()
+        finishing = tasks.create_task(self._finish(number, line, answer))
+        self._finishing.add(finishing)
+        finishing.add_done_callback(self._finishing.discard)
+
+    async def _finish(self, number: int, line: BatchLine, answer: LineAnswer) -> None:
+        """Store the answer to a line. Its output is kept first, so every stored result has its output."""
+        try:
+            output = output_of(answer, custom_id=line.custom_id, request_id=request_id_of(self._batch.id, number))
+            piece = await self._until_stored(lambda: self._outputs.append(output))
+            result = result_of(answer, line.url, piece, length=len(output))
+            if await self._lines.finish(self._batch.ref, number, result, answer.entry):
+                self._counters.lines["completed" if result.ok else "failed"] += 1
+            else:
+                self._discard(answer, "late")
+        finally:
+            self._room.release()
+
+    async def _all_finished(self) -> None:
+        """Wait until all answers are stored, so that the progress is known."""
+        if self._finishing:
+            await asyncio.wait(self._finishing)
+
+    async def _until_stored(self, act: Callable[[], Awaitable[_T]]) -> _T:
+        """Return the result of *act*. It is repeated while the storage of contents does not answer, because otherwise
+        answers would be lost that were computed already.
+
+        Raises:
+            ContentMissing: if a content does not exist.
+            FilesUnavailable: if the storage does not answer after `stop`.
+        """
+        while True:
+            try:
+                return await act()
+            except ContentMissing:
+                raise
+            except FilesUnavailable:
+                if self._stopped.is_set():
+                    raise
+                await self._pause(FILES_AGAIN_S)
 
     async def _answer(self, line: BatchLine, request_id: str, turn: "_Turn") -> LineAnswer | None:
         """Return the final answer to a line, or None if the batch stopped while the line had to wait."""
@@ -307,8 +348,3 @@ class LineRunner:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
-
-
-def _read(plan_file: IO[bytes], input_file: IO[bytes], number: int) -> tuple[PlannedLine, BatchLine]:
-    planned = planned_line(plan_file, number)
-    return planned, read_line(input_file, planned)

@@ -3,9 +3,8 @@
 The hashes by which lines are sorted take 1/32 of the size of the file in memory; see `gateway.batch.order`.
 """
 
-import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 from pathlib import Path
 from typing import IO, Final
@@ -29,14 +28,15 @@ _PIECE: Final = 2**20
 """Bytes of a too long line to skip at once."""
 _MOST: Final = 2**32 - 1
 _ENTRY: Final = struct.Struct("<IQIII")
+ENTRY_BYTES: Final = _ENTRY.size
+"""Bytes of a line in a plan."""
 
 
 class PlanJob(msgspec.Struct, frozen=True):
     """File to validate, and limits of it."""
 
     input: str
-    plan: str
-    """Path of the file to which the order of the lines is written."""
+    """Path of the file."""
     endpoint: str
     max_lines: int
     max_line_bytes: int
@@ -53,7 +53,7 @@ class LineFault(msgspec.Struct, frozen=True):
 
 
 class Planned(msgspec.Struct, frozen=True):
-    """Result of a validation. Without faults, the order of the lines was written."""
+    """Result of a validation."""
 
     total: int
     faults: list[LineFault]
@@ -106,11 +106,11 @@ class _LineRefused(Exception):
         self.param = param
 
 
-def plan(job: PlanJob) -> Planned:
-    """Validate the file of *job*, and write the order of its lines if it is valid.
+def plan(job: PlanJob) -> tuple[Planned, list[PlannedLine]]:
+    """Validate the file of *job*. Return the result, and the lines in the order in which to run them, if it is valid.
 
     Raises:
-        OSError: if a file cannot be read or written.
+        OSError: if the file cannot be read.
     """
     planning = _Planning(job)
     with Path(job.input).open("rb") as file:
@@ -118,25 +118,23 @@ def plan(job: PlanJob) -> Planned:
             if not planning.add(line, data):
                 break
     planning.end()
-    if not planning.faults:
-        _write(Path(job.plan), planning.in_order())
-    return Planned(planning.total, planning.faults, planning.models, planning.prompt_bytes)
+    found = Planned(planning.total, planning.faults, planning.models, planning.prompt_bytes)
+    return found, [] if planning.faults else planning.in_order()
 
 
-def planned_line(plan_file: IO[bytes], place: int) -> PlannedLine:
-    """Return the line that is at *place* in the order of *plan_file*. Several threads may read one file."""
-    return PlannedLine(*_ENTRY.unpack(os.pread(plan_file.fileno(), _ENTRY.size, place * _ENTRY.size)))
+def packed(lines: Iterable[PlannedLine]) -> bytes:
+    """Return *lines* in the form for the plan, with `ENTRY_BYTES` for each line."""
+    return b"".join(_ENTRY.pack(*msgspec.structs.astuple(line)) for line in lines)
 
 
-def planned_lines(plan_file: IO[bytes]) -> list[PlannedLine]:
-    """Return all lines of *plan_file* in the order in which to run them."""
-    plan_file.seek(0)
-    return [PlannedLine(*entry) for entry in _ENTRY.iter_unpack(plan_file.read())]
+def planned_lines(data: bytes) -> list[PlannedLine]:
+    """Return the lines in a piece of a plan."""
+    return [PlannedLine(*entry) for entry in _ENTRY.iter_unpack(data)]
 
 
-def read_line(input_file: IO[bytes], line: PlannedLine) -> BatchLine:
-    """Return a line of the input file, which was validated. Several threads may read one file."""
-    return _decode_line(os.pread(input_file.fileno(), line.length, line.start))
+def read_line(data: bytes) -> BatchLine:
+    """Return a line of an input file that was validated."""
+    return _decode_line(data)
 
 
 class _Planning:
@@ -247,10 +245,3 @@ def _lines(file: IO[bytes], max_bytes: int) -> Iterator[tuple[FileLine, bytes | 
             rest = b"" if rest.endswith(b"\n") else file.readline(_PIECE)
         yield FileLine(number, start, min(length, _MOST)), None if is_too_long else data
         start += length
-
-
-def _write(path: Path, lines: list[PlannedLine]) -> None:
-    partial = path.with_name(f"{path.name}.partial")
-    with partial.open("wb") as file:
-        file.writelines(_ENTRY.pack(*msgspec.structs.astuple(line)) for line in lines)
-    partial.replace(path)

@@ -15,7 +15,9 @@ from typing import Any, Final
 import msgspec
 
 from gateway.batch.batch import ENDED, BatchInfo, TeamBatch, batch_in, begun, ended, failed, finalizing
+from gateway.batch.batch_files import BatchFiles
 from gateway.batch.batches import BatchRules
+from gateway.batch.contents import ContentWriter, LocalContent
 from gateway.batch.counters import BatchCounters
 from gateway.batch.enqueued import EnqueuedTokens
 from gateway.batch.files import FileInfo, Files
@@ -23,8 +25,8 @@ from gateway.batch.line_runner import LineRunner
 from gateway.batch.line_store import BatchRef, LineResult, LineStore, Progress
 from gateway.batch.plan import LineFault, PlanJob, Planned
 from gateway.batch.records import Record, RecordStore
-from gateway.batch.results import BatchFolder, usage_of, write_files
-from gateway.protocol.errors import ClientError, FilesUnavailable, StoreUnavailable, UnknownFile
+from gateway.batch.results import usage_of, write_files
+from gateway.protocol.errors import ClientError, ContentMissing, FilesUnavailable, StoreUnavailable, UnknownFile
 
 _log = logging.getLogger(__name__)
 
@@ -44,10 +46,11 @@ _MISSING: Final = {
     "cancelled": ("batch_cancelled", "The batch was cancelled before the line was answered."),
 }
 
-Planner = Callable[[PlanJob], Coroutine[Any, Any, Planned]]
+Planner = Callable[[PlanJob, LocalContent, ContentWriter], Coroutine[Any, Any, Planned]]
+"""Function that validates a content, and writes the order of its lines."""
 ModelCheck = Callable[[TeamBatch, str], None]
 """Function that raises a ClientError if lines of a batch may not use a model."""
-LineRunners = Callable[[TeamBatch, BatchFolder], LineRunner]
+LineRunners = Callable[[TeamBatch, BatchFiles], LineRunner]
 """Function that returns a runner for the lines of a batch."""
 
 
@@ -110,11 +113,11 @@ class BatchRunner:
         try:
             await self._step(batch_in(record))
             self._unreadable.discard(record.id)
+        except ContentMissing as fault:
+            self._note_unreadable(record.id, fault)
+            await asyncio.sleep(AGAIN_S)
         except (StoreUnavailable, FilesUnavailable) as fault:
             _log.warning("batch %s has to wait: %s", record.id, fault)
-            await asyncio.sleep(AGAIN_S)
-        except OSError as fault:
-            self._note_unreadable(record.id, fault)
             await asyncio.sleep(AGAIN_S)
         except Exception:  # noqa: BLE001  # one batch must not end the others
             _log.exception("batch %s has to wait after an error", record.id)
@@ -122,14 +125,14 @@ class BatchRunner:
         finally:
             self._active.discard(record.id)
 
-    def _note_unreadable(self, batch_id: str, fault: OSError) -> None:
-        """Log once that the files of a batch cannot be read."""
+    def _note_unreadable(self, batch_id: str, fault: ContentMissing) -> None:
+        """Log once that contents of a batch are missing."""
         if batch_id not in self._unreadable:
             if len(self._unreadable) >= DUE:
                 self._unreadable.clear()
             self._unreadable.add(batch_id)
-            text = "batch %s has to wait: its files cannot be read: %s. All gateways must see the same files.folder."
-            _log.warning(text, batch_id, fault.strerror)
+            text = "batch %s has to wait: its files cannot be read: %s. All gateways must see the same files."
+            _log.warning(text, batch_id, fault)
 
     async def _step(self, batch: TeamBatch) -> None:
         if batch.info.status in ENDED:
@@ -152,17 +155,15 @@ class BatchRunner:
 
     async def _validate(self, batch: TeamBatch) -> None:
         info = batch.info
-        folder = self._folder(batch)
+        files = self._batch_files(batch)
         try:
-            uploaded = await self._files.content(batch.team, info.input_file_id)
-            await asyncio.to_thread(folder.link, uploaded)
-        except (UnknownFile, OSError):
+            uploaded = await self._files.find(batch.team, info.input_file_id)
+        except UnknownFile:
             fault = LineFault("input_file_missing", "The input file does not exist any more", "input_file_id", None)
             await self._fail(batch, [fault])
             return
-        rules = self._rules
-        job = PlanJob(str(folder.input), str(folder.plan), info.endpoint, rules.max_lines, rules.max_line_bytes)
-        planned = await self._planner(job)
+        await files.copy_input(uploaded.id)
+        planned = await self._planned(info, files)
         faults = planned.faults or list(self._model_faults(batch, planned))
         if not faults and self._enqueued is not None:
             counted = await self._enqueue(batch, self._enqueued, planned)
@@ -171,11 +172,24 @@ class BatchRunner:
             batch, faults = counted
             info = batch.info
         if faults:
-            await asyncio.to_thread(folder.clear)
+            await files.clear()
             await self._fail(batch, faults)
             return
         await self._lines.begin(batch.ref, planned.total)
         await self._put(batch.changed(begun(info, planned.total, list(planned.models), self._wall_clock())))
+
+    async def _planned(self, info: BatchInfo, files: BatchFiles) -> Planned:
+        """Validate the input file of a batch, and keep the order of its lines if it is valid."""
+        rules, plan = self._rules, files.plan_writer()
+        job = PlanJob("", info.endpoint, rules.max_lines, rules.max_line_bytes)
+        try:
+            async with files.contents.local([files.input]) as found:
+                planned = await self._planner(job, found[files.input], plan)
+            if not planned.faults:
+                await plan.keep()
+        finally:
+            await plan.discard()
+        return planned
 
     async def _enqueue(
         self, batch: TeamBatch, enqueued: EnqueuedTokens, planned: Planned
@@ -212,7 +226,7 @@ class BatchRunner:
 
     async def _run_lines(self, batch: TeamBatch) -> None:
         """Run lines until all are finished, or the batch is cancelled, or its time is over."""
-        runner = self._line_runner(batch, self._folder(batch))
+        runner = self._line_runner(batch, self._batch_files(batch))
         try:
             async with asyncio.TaskGroup() as tasks:
                 watching = tasks.create_task(self._stop_in_time(batch, runner))
@@ -241,7 +255,7 @@ class BatchRunner:
 
     async def _finalize(self, batch: TeamBatch) -> None:
         """Write the files of the batch, and end it."""
-        info, folder = batch.info, self._folder(batch)
+        info = batch.info
         progress = await self._lines.progress(batch.ref)
         if progress is None:  # cancelled before its lines were known
             nothing = ended(
@@ -252,14 +266,11 @@ class BatchRunner:
         await self._lines.close(batch.ref)
         results = await self._results(batch.ref, progress.total)
         output, errors = (self._file_id(batch.id, kind) for kind in ("output", "error"))
-        path = self._files.rules.folder
-        written = await asyncio.to_thread(
-            write_files,
-            batch.id,
-            folder,
-            results,
-            output=path / output,
-            errors=path / errors,
+        written = await write_files(
+            *(batch.id, self._batch_files(batch), results),
+            total=progress.total,
+            output=output,
+            errors=errors,
             missing=_MISSING[info.end],
         )
         await self._add(batch, output, "output", written.output_bytes, written.output_lines)
@@ -301,7 +312,7 @@ class BatchRunner:
 
     async def _clean(self, batch: TeamBatch) -> None:
         await self._lines.forget(batch.ref)
-        await asyncio.to_thread(self._folder(batch).clear)
+        await self._batch_files(batch).clear()
 
     async def _put(self, batch: TeamBatch) -> bool:
         written = await self._store.put(batch.record)
@@ -310,8 +321,8 @@ class BatchRunner:
         self.look()
         return written
 
-    def _folder(self, batch: TeamBatch) -> BatchFolder:
-        return BatchFolder(self._files.rules.folder, batch.id)
+    def _batch_files(self, batch: TeamBatch) -> BatchFiles:
+        return BatchFiles(self._files.contents, batch.id)
 
     def _file_id(self, batch_id: str, kind: str) -> str:
         """Return the id of a file of the batch. It is the same if the file is written again after a crash."""

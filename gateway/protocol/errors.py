@@ -32,7 +32,8 @@
     +-- QueueFull               503 + retry-after: the wait for a worker would be too long
     |   +-- WaitsTooLong        internal: a fallback should answer
     +-- StoreUnavailable               503 + retry-after: the store of keys or quotas is unavailable
-    +-- FilesUnavailable        503 + retry-after: the folder of files cannot be read or written
+    +-- FilesUnavailable        503 + retry-after: the folder or bucket of files cannot be read or written
+    |   +-- ContentMissing      a file is in the store, and its content is not in the folder or bucket
     +-- IssuerUnavailable       503 + retry-after: the keys of an identity provider cannot be read
     +-- MemoryShort             503 + retry-after: a memory limit is reached
     +-- GuardrailUnavailable           503 + retry-after: a guardrail gave no verdict
@@ -346,11 +347,15 @@ class StoreUnavailable(GatewayError):
 
 
 class FilesUnavailable(GatewayError):
-    """Raised if the folder of files cannot be read or written."""
+    """Raised if the folder or bucket of files cannot be read or written."""
 
     status = 503
     type = "service_unavailable_error"
     code = "files_unavailable"
+
+
+class ContentMissing(FilesUnavailable):
+    """Raised if the folder or bucket of this gateway does not have a content."""
 
 
 class IssuerUnavailable(GatewayError):

@@ -81,7 +81,8 @@ class Settings(Group):
     files: FilesSettings = Field(default=FilesSettings(), description="files that teams upload for batches (/v1/files)")
     batches: BatchesSettings = Field(
         default=BatchesSettings(),
-        description="batches (/v1/batches), which run when workers have time. They are served if files.folder is set.",
+        description="batches (/v1/batches), which run when workers have time. They are served if files.folder or "
+        "files.s3 is set.",
     )
     response_cache: ResponseCacheSettings = Field(
         default=ResponseCacheSettings(), description="cache of complete answers (models[].response_cache)"
@@ -187,12 +188,19 @@ class Settings(Group):
         if self.console.enabled and not self.admin.keys:
             text = "needs an admin key, with which people log in. Configure admin.keys"
             found.append(Contradiction(("console", "enabled"), text))
-        if self.files.folder is not None and self.store.url is None:
-            text = "needs a store, because the properties of files must outlast a restart. Set store.url"
-            found.append(Contradiction(("files", "folder"), text))
+        found.extend(self._of_files())
         if not self.models:
             found.append(Contradiction(("models",), "is empty. Configure at least one model"))
         return unless_contradictory(self, found)
+
+    def _of_files(self) -> Iterator[Contradiction]:
+        places = [name for name in ("folder", "s3") if getattr(self.files, name) is not None]
+        if len(places) > 1:
+            text = "cannot be combined with files.folder, because contents have one place. Remove one of them"
+            yield Contradiction(("files", "s3"), text)
+        if places and self.store.url is None:
+            text = "needs a store, because the properties of files must outlast a restart. Set store.url"
+            yield Contradiction(("files", places[0]), text)
 
     def _events(self) -> Iterator[tuple[Place, WorkerEventsSettings]]:
         for i, model in enumerate(self.models):

@@ -182,6 +182,10 @@ NEGATIVE: list[tuple[Mapping[str, Any], str]] = [
         r"sharedFiles\.accessModes has no ReadWriteMany",
     ),
     (
+        tiny(config={"store": {"url": REDIS}, "files": {"s3": {"bucket": "files"}}}, sharedFiles={"enabled": True}),
+        r"sharedFiles\.enabled cannot be combined with config\.files\.s3",
+    ),
+    (
         tiny(config={"store": {"url": REDIS}, "files": {"folder": "/var/lib/warmgate/files"}}),
         r"config\.files\.folder would be a different folder in each replica",
     ),
@@ -308,6 +312,26 @@ def test_replicas_share_a_volume_for_files() -> None:
     assert {"claimName": claim["metadata"]["name"]} == volume["persistentVolumeClaim"]
     assert mount["mountPath"] == str(release.settings.files.folder)
     assert "/other" == str(install(named).settings.files.folder)
+
+
+def test_files_in_a_bucket_need_no_volume_in_common() -> None:
+    """Each pod has a volume for temporary files. A folder that the settings name stays."""
+    values = tiny(config={"store": {"url": REDIS}, "files": {"s3": {"bucket": "files"}}})
+    release = install(values | {"scratch": {"sizeLimit": "20Gi"}})
+    (volume,) = (each for each in release.pod["volumes"] if "scratch" == each["name"])
+    (mount,) = (each for each in release.container["volumeMounts"] if "scratch" == each["name"])
+    bucket = release.settings.files.s3
+    named = install(
+        tiny(config={"store": {"url": REDIS}, "files": {"s3": {"bucket": "files", "scratch_folder": "/x"}}})
+    )
+
+    assert bucket is not None
+    assert "files" == bucket.bucket
+    assert mount["mountPath"] == bucket.scratch_folder
+    assert {"sizeLimit": "20Gi"} == volume["emptyDir"]
+    assert named.settings.files.s3 is not None
+    assert "/x" == named.settings.files.s3.scratch_folder
+    assert [] == release.of("PersistentVolumeClaim")
 
 
 def test_a_claim_for_files_can_exist_already() -> None:

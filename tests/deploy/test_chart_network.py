@@ -247,6 +247,18 @@ DESTINATIONS: dict[str, tuple[dict[str, Any], set[int]]] = {
         },
         {587, 2525},
     ),
+    "files.s3.endpoint_url": (
+        model()
+        | {
+            "store": {"url": "redis://cache"},
+            "files": {"s3": {"bucket": "files", "endpoint_url": "http://objects:9000"}},
+        },
+        {9000, 6379},
+    ),
+    "files.s3.bucket": (
+        model() | {"store": {"url": "redis://cache"}, "files": {"s3": {"bucket": "files"}}},
+        {443, 80, 6379},
+    ),
     "tracing.endpoint": (model() | {"tracing": {"endpoint": "http://collector:4318"}}, {4318}),
     "teams[].tracing.endpoint": (
         model() | {"teams": [{"name": "blue", "tracing": {"endpoint": "https://traces.example.com"}}]},

@@ -10,7 +10,11 @@ from gateway.app.alerts import AlertRules, EmailRules, SlackRules, WebhookRules
 from gateway.app.console import ConsoleRules
 from gateway.app.processes.rules import ProcessRules
 from gateway.batch.batches import BatchRules
+from gateway.batch.bucket import Bucket
+from gateway.batch.bucket_client import BucketClient, BucketRules
+from gateway.batch.contents import Contents
 from gateway.batch.files import FileRules
+from gateway.batch.folder import Folder
 from gateway.picker.rules import PickerRules
 from gateway.proxy.bodies.memory_guard import memory_limit
 from gateway.server.on_uvicorn import ServingOptions
@@ -83,16 +87,32 @@ def console_rules(settings: Settings) -> ConsoleRules | None:
 def file_rules(settings: Settings) -> FileRules | None:
     """Return the rules of files, or None if the gateway serves no files."""
     files = settings.files
-    if files.folder is None:
+    if files.folder is None and files.s3 is None:
         return None
     return FileRules(
-        folder=Path(files.folder),
         max_file_bytes=files.max_file_bytes,
         max_lines=files.max_lines,
         max_team_bytes=files.max_team_bytes,
         max_team_files=files.max_team_files,
         keep_s=files.keep_s,
     )
+
+
+def file_contents(settings: Settings) -> Contents:
+    """Return the storage of contents, if the gateway serves files."""
+    files = settings.files
+    if files.s3 is None:
+        assert files.folder is not None, "the gateway serves files"
+        return Folder(Path(files.folder))
+    s3 = files.s3
+    rules = BucketRules(
+        bucket=s3.bucket,
+        prefix=s3.prefix,
+        endpoint_url=s3.endpoint_url,
+        region=s3.region,
+        addressing=s3.addressing,
+    )
+    return Bucket(BucketClient(rules), scratch=None if s3.scratch_folder is None else Path(s3.scratch_folder))
 
 
 def batch_rules(settings: Settings) -> BatchRules:

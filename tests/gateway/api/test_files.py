@@ -73,6 +73,59 @@ async def test_the_content_is_what_was_uploaded(tmp_path: Path) -> None:
     assert "application/octet-stream" == response.headers["content-type"]
 
 
+@pytest.mark.parametrize(
+    ("wanted", "status", "content", "place"),
+    [
+        ("bytes=2-4", 206, b"234", "bytes 2-4/10"),
+        ("bytes=7-", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-2", 206, b"89", "bytes 8-9/10"),
+        ("bytes=8-99", 206, b"89", "bytes 8-9/10"),
+        ("bytes=0-9", 200, b"0123456789", None),
+        ("bytes=5-2", 200, b"0123456789", None),
+        ("bytes=0-1,4-5", 200, b"0123456789", None),
+        ("lines=1-2", 200, b"0123456789", None),
+        ("bytes=-", 200, b"0123456789", None),
+        ("bytes=10-", 416, b"", "bytes */10"),
+        ("bytes=-0", 416, b"", "bytes */10"),
+    ],
+)
+async def test_a_range_of_the_content_can_be_downloaded(
+    tmp_path: Path, wanted: str, status: int, content: bytes, place: str | None
+) -> None:
+    """Other ranges than a single one are ignored, as RFC 9110 allows."""
+    async with serving(tmp_path) as client:
+        path = f"/v1/files/{(await uploaded(client, b'0123456789'))['id']}/content"
+        response = await client.get(path, headers={"range": wanted})
+
+    assert (status, content, place) == (
+        response.status_code,
+        response.content,
+        response.headers.get("content-range"),
+    )
+    assert str(len(content)) == response.headers["content-length"]
+
+
+async def test_a_range_of_another_content_is_ignored(tmp_path: Path) -> None:
+    """A download is continued only if it is of the same file."""
+    async with serving(tmp_path) as client:
+        path = f"/v1/files/{(await uploaded(client, b'0123456789'))['id']}/content"
+        tag = (await client.get(path)).headers["etag"]
+        same = await client.get(path, headers={"range": "bytes=8-", "if-range": tag})
+        other = await client.get(path, headers={"range": "bytes=8-", "if-range": '"other"'})
+
+    assert (b"89", b"0123456789") == (same.content, other.content)
+
+
+async def test_a_content_that_cannot_be_read_is_an_error_before_the_first_byte(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        file_id = (await uploaded(client))["id"]
+        (tmp_path / file_id).unlink()
+        response = await client.get(f"/v1/files/{file_id}/content")
+
+    assert (503, "files_unavailable") == (response.status_code, response.json()["error"]["code"])
+    assert "5" == response.headers["retry-after"]
+
+
 async def test_files_are_listed_in_pages(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         first, second = (await uploaded(client))["id"], (await uploaded(client))["id"]
@@ -142,4 +195,4 @@ async def test_without_a_folder_no_files_are_served() -> None:
         response = await client.get("/v1/files")
 
     assert (404, "unknown_url") == (response.status_code, response.json()["error"]["code"])
-    assert "files.folder is not set" in response.json()["error"]["message"]
+    assert "neither files.folder nor files.s3 is set" in response.json()["error"]["message"]

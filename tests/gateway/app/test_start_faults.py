@@ -1,5 +1,6 @@
 """Faults of settings that no single value shows. `tests/e2e/test_start_faults.py` has each of them in both commands."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -52,3 +53,10 @@ def test_every_fault_has_its_sentence() -> None:
         store={"url": "sqlite:////nowhere/x.db"},
         teams=[{"name": "blue", "model_limits": {"a": {"max_concurrent_requests": 1}}}],
     )
+
+
+def test_a_bucket_needs_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "botocore.session", None)
+    found = sentences(store={"url": "sqlite:///:memory:"}, files={"s3": {"bucket": "our-files"}})
+
+    assert ["files.s3 needs the extra warmgate[s3], which is not installed."] == found

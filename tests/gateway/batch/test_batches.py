@@ -7,7 +7,9 @@ import pytest
 
 from gateway.batch.batch import begun, finalizing
 from gateway.batch.batches import Batches, BatchRules
+from gateway.batch.contents import Contents
 from gateway.batch.files import FileInfo, Files
+from gateway.batch.folder import Folder
 from gateway.batch.line_store import BatchRef, LineResult, Progress
 from gateway.batch.sqlite_lines import SqliteLines
 from gateway.batch.sqlite_records import SqliteRecords
@@ -32,11 +34,12 @@ RULES = BatchRules(
 class Stage:
     """Batches of a team with the file ``file-1``, and their stores."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, storage: Path | Contents) -> None:
+        contents = Folder(storage) if isinstance(storage, Path) else storage
         self.file = SqliteFile(MEMORY)
         self.store, self.lines = SqliteRecords(self.file, "batch"), SqliteLines(self.file)
         clock = Clock(NOW)
-        self.files = Files(SqliteRecords(self.file, "file"), some_rules(folder), wall_clock=clock)
+        self.files = Files(SqliteRecords(self.file, "file"), contents, some_rules(), wall_clock=clock)
         self.changes = 0
         self.batches = Batches(self.store, self.lines, self.files, RULES, wall_clock=clock, on_change=self._count)
 

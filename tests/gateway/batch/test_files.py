@@ -15,7 +15,7 @@ from gateway.protocol.errors import (
     QuotaSpent,
     UnknownFile,
 )
-from tests.gateway.batch.examples import NOW, TYPE, a_form, in_pieces, names_in, some_files
+from tests.gateway.batch.examples import NOW, TYPE, a_form, content_of, in_pieces, names_in, some_files
 from tests.gateway.examples import Clock
 
 
@@ -35,7 +35,7 @@ async def test_an_uploaded_file_is_kept_with_its_properties(tmp_path: Path) -> N
 
         expected = FileInfo("a.jsonl", "batch", 5, 2, 1_763_700_000, 1_763_707_200)
         assert TeamFile(file.id, "blue", expected) == await files.find("blue", file.id) == file
-        assert b"{}\n{}" == (await files.content("blue", file.id)).read_bytes()
+        assert b"{}\n{}" == await content_of(files, "blue", file.id)
         assert [file.id] == names_in(tmp_path)
 
 
@@ -44,17 +44,17 @@ async def test_a_large_upload_is_written_in_pieces(tmp_path: Path) -> None:
     async with some_files(tmp_path, max_file_bytes=3_000_000, max_team_bytes=3_000_000) as files:
         file = await files.upload("blue", TYPE, in_pieces(a_form(content), 65_536))
 
-        assert content == (await files.content("blue", file.id)).read_bytes()
+        assert content == await content_of(files, "blue", file.id)
 
 
 async def test_a_file_of_another_team_does_not_exist(tmp_path: Path) -> None:
     async with some_files(tmp_path) as files:
         file = await uploaded(files)
 
-        for act in (files.find, files.content, files.remove):
+        for act in (files.find, files.remove):
             with pytest.raises(UnknownFile):
                 await act("red", file.id)
-        assert b"{}\n" == (await files.content("blue", file.id)).read_bytes()
+        assert b"{}\n" == await content_of(files, "blue", file.id)
 
 
 async def test_the_caller_chooses_when_a_file_expires(tmp_path: Path) -> None:

@@ -8,45 +8,28 @@ from gateway.protocol.errors import FilesUnavailable
 from tests.gateway.batch.examples import names_in
 
 
-async def test_a_content_is_visible_when_it_is_complete(tmp_path: Path) -> None:
+async def test_the_folder_is_readable_only_by_its_owner(tmp_path: Path) -> None:
     folder = Folder(tmp_path / "files")
     await folder.open()
-    writer = folder.writer("file-1")
-    await writer.write(b"one ")
-    with pytest.raises(FilesUnavailable, match="not in the folder of this gateway"):
-        folder.content_of("file-1")
-    await writer.write(b"two")
-    await writer.keep()
-    await writer.discard()
 
-    assert b"one two" == folder.content_of("file-1").read_bytes()
-    assert ["file-1"] == names_in(folder.path)
     assert 0o700 == folder.path.stat().st_mode & 0o777
 
 
 async def test_a_discarded_content_leaves_nothing(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
-    writer = folder.writer("file-1")
+    writer = Folder(tmp_path).writer("file-1")
     await writer.write(b"one")
     await writer.discard()
 
     assert [] == names_in(tmp_path)
 
 
-async def test_an_empty_content_can_be_kept(tmp_path: Path) -> None:
-    writer = Folder(tmp_path).writer("file-1")
-    await writer.keep()
+async def test_outputs_of_a_gateway_are_in_one_file(tmp_path: Path) -> None:
+    appender = Folder(tmp_path).appender("batch_1.owner.")
+    pieces = [await appender.append(b"one\n"), await appender.append(b"three\n")]
+    appender.close()
 
-    assert b"" == (tmp_path / "file-1").read_bytes()
-
-
-async def test_a_removed_content_is_gone(tmp_path: Path) -> None:
-    (tmp_path / "file-1").touch()
-    folder = Folder(tmp_path)
-    await folder.remove("file-1")
-    await folder.remove("file-1")
-
-    assert [] == names_in(tmp_path)
+    assert [("batch_1.owner.part", 0), ("batch_1.owner.part", 4)] == pieces
+    assert b"one\nthree\n" == (tmp_path / "batch_1.owner.part").read_bytes()
 
 
 async def test_only_old_incomplete_contents_are_deleted(tmp_path: Path) -> None:
@@ -70,3 +53,12 @@ async def test_a_folder_that_cannot_be_used_is_named_as_the_cause(tmp_path: Path
         await folder.writer("file-1").write(b"x")
     with pytest.raises(FilesUnavailable, match="Not a directory"):
         await folder.remove("file-1")
+    with pytest.raises(FilesUnavailable, match="Not a directory"):
+        await folder.appender("batch_1.").append(b"x")
+
+
+async def test_a_file_that_became_shorter_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "file-1").write_bytes(b"123")
+
+    with pytest.raises(FilesUnavailable, match="shorter than it was"):
+        [data async for data in Folder(tmp_path).stream("file-1", 0, 4)]

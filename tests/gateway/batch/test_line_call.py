@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from gateway.batch import line_call
+from gateway.batch.contents import Piece
 from gateway.batch.line_call import LineAnswer, answered, error_of, output_of, result_of
 from gateway.batch.line_store import LineResult
 from gateway.tenancy.ledger.entry import Entry
@@ -139,9 +140,9 @@ def test_a_line_without_an_answer_has_an_error() -> None:
 
 
 def test_results_have_the_usage_of_answers() -> None:
-    found = result_of(LineAnswer(200, USAGE, None), CHAT, part="p", start=1, length=2)
-    plain = result_of(LineAnswer(200, b"{}", None), CHAT, part="p", start=1, length=2)
-    refused = result_of(LineAnswer(400, USAGE, None), CHAT, part="p", start=1, length=2)
+    found = result_of(LineAnswer(200, USAGE, None), CHAT, Piece("p", 1), length=2)
+    plain = result_of(LineAnswer(200, b"{}", None), CHAT, Piece("p", 1), length=2)
+    refused = result_of(LineAnswer(400, USAGE, None), CHAT, Piece("p", 1), length=2)
 
     assert (
         LineResult("p", 1, 2, ok=True, prompt_tokens=7, cached_tokens=4, completion_tokens=2, reasoning_tokens=1)

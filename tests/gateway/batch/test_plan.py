@@ -10,8 +10,8 @@ from gateway.batch.plan import (
     LineFault,
     PlanJob,
     Planned,
+    packed,
     plan,
-    planned_line,
     planned_lines,
     read_line,
 )
@@ -33,13 +33,16 @@ def measured(folder: Path, *lines: Any, text: bytes | None = None, **limits: Any
     data = b"".join(json.dumps(line).encode() + b"\n" for line in lines) if text is None else text
     (folder / "in").write_bytes(data)
     usual = {"endpoint": CHAT, "max_lines": 100, "max_line_bytes": 10_000}
-    return plan(PlanJob(str(folder / "in"), str(folder / "plan"), **{**usual, **limits}))
+    found, lines_in_order = plan(PlanJob(str(folder / "in"), **{**usual, **limits}))
+    (folder / "plan").write_bytes(packed(lines_in_order))
+    return found
 
 
 def order(folder: Path) -> list[str]:
     """Custom ids in the order of the plan."""
-    with (folder / "in").open("rb") as file, (folder / "plan").open("rb") as plan_file:
-        return [read_line(file, line).custom_id for line in planned_lines(plan_file)]
+    data = (folder / "in").read_bytes()
+    lines = planned_lines((folder / "plan").read_bytes())
+    return [read_line(data[line.start : line.start + line.length]).custom_id for line in lines]
 
 
 def test_a_valid_file_is_planned(tmp_path: Path) -> None:
@@ -90,8 +93,7 @@ def test_blank_lines_are_skipped(tmp_path: Path) -> None:
     found = planned(tmp_path, text=text)
 
     assert Planned(2, [], {"tiny": 2}) == found
-    with (tmp_path / "plan").open("rb") as plan_file:
-        assert {2, 4} == {planned_line(plan_file, place).number for place in range(2)}
+    assert {2, 4} == {line.number for line in planned_lines((tmp_path / "plan").read_bytes())}
 
 
 @pytest.mark.parametrize(
@@ -115,7 +117,7 @@ def test_a_fault_names_its_line_and_field(tmp_path: Path, line: Any, code: str, 
     found = planned(tmp_path, a_line("first"), line, a_line("last"))
 
     assert [(code, param, 2)] == [(fault.code, fault.param, fault.line) for fault in found.faults]
-    assert not (tmp_path / "plan").exists()
+    assert b"" == (tmp_path / "plan").read_bytes()
 
 
 def test_the_lines_after_a_long_line_are_read(tmp_path: Path) -> None:
@@ -165,8 +167,7 @@ def test_other_endpoints_are_planned(tmp_path: Path, endpoint: str, body: dict[s
 def test_a_line_knows_what_follows_the_prompt_before(tmp_path: Path) -> None:
     """In whole blocks of 256 bytes."""
     planned(tmp_path, a_line("1", "a" * 1000 + "b" * 500), a_line("2", "a" * 1000), a_line("3", "c" * 300))
-    with (tmp_path / "plan").open("rb") as plan_file:
-        found = planned_lines(plan_file)
+    found = planned_lines((tmp_path / "plan").read_bytes())
 
     sizes = {line.number: line.prompt_bytes for line in found}
     new = {line.number: line.prompt_bytes - line.step_bytes for line in found}

@@ -4,56 +4,48 @@ from pathlib import Path
 import pytest
 
 from gateway.batch.batch import BatchUsage
+from gateway.batch.batch_files import BatchFiles
+from gateway.batch.folder import Folder
 from gateway.batch.line_store import LineResult
-from gateway.batch.plan import PlanJob, plan, planned_lines
-from gateway.batch.results import BatchFolder, PartWriter, Written, request_id_of, usage_of, write_files
-from gateway.protocol.errors import FilesUnavailable
-from tests.gateway.batch.examples import names_in
+from gateway.batch.plan import PlanJob, packed, plan, planned_lines
+from gateway.batch.results import Written, request_id_of, usage_of, write_files
+from gateway.protocol.errors import ContentMissing, FilesUnavailable
+from tests.gateway.batch.examples import names_in, read_all
 
 
-def planned(folder: Path, count: int) -> BatchFolder:
+async def planned(folder: Path, count: int) -> BatchFiles:
     """A batch whose order is the reverse of its file, as its prompts are."""
     lines = [
         {"custom_id": str(n), "method": "POST", "url": "/v1/completions", "body": {"model": "tiny", "prompt": f"{n}"}}
         for n in range(count)
     ]
     (folder / "up").write_bytes(b"".join(json.dumps(line).encode() + b"\n" for line in lines))
-    batch = BatchFolder(folder, "batch_1")
-    batch.link(folder / "up")
-    plan(PlanJob(str(batch.input), str(batch.plan), "/v1/completions", max_lines=100, max_line_bytes=1000))
+    batch = BatchFiles(Folder(folder), "batch_1")
+    await batch.copy_input("up")
+    _, order = plan(PlanJob(str(folder / "up"), "/v1/completions", max_lines=100, max_line_bytes=1000))
+    (folder / batch.plan).write_bytes(packed(order))
     return batch
 
 
-async def test_outputs_are_appended(tmp_path: Path) -> None:
-    writer = PartWriter(tmp_path / "part")
-    starts = [await writer.append(b"one\n"), await writer.append(b"three\n")]
-    writer.close()
-
-    assert [0, 4] == starts
-    assert b"one\nthree\n" == (tmp_path / "part").read_bytes()
+async def written(batch: BatchFiles, results: dict[int, LineResult], *, total: int) -> Written:
+    return await write_files(
+        "batch_1", batch, results, total=total, output="out", errors="err", missing=("gone", "It is gone.")
+    )
 
 
-async def test_a_folder_that_is_gone_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FilesUnavailable, match="No such file or directory"):
-        await PartWriter(tmp_path / "gone" / "part").append(b"x")
-
-
-def test_files_have_the_order_of_the_input_file(tmp_path: Path) -> None:
+async def test_files_have_the_order_of_the_input_file(tmp_path: Path) -> None:
     """With an error for each line without a result; what no result refers to is left out."""
-    folder = planned(tmp_path, 4)
-    with folder.plan.open("rb") as file:
-        numbers = [line.number for line in planned_lines(file)]
+    batch = await planned(tmp_path, 4)
+    numbers = [line.number for line in planned_lines(await read_all(batch.contents, batch.plan))]
     places = {number: place for place, number in enumerate(numbers)}
-    folder.part("a").write_bytes(b"lost\none\nthree\n")
-    folder.part("b").write_bytes(b"two\n")
+    (tmp_path / "batch_1.a.part").write_bytes(b"lost\none\nthree\n")
+    (tmp_path / "batch_1.b.part").write_bytes(b"two\n")
     results = {
         places[3]: LineResult("batch_1.a.part", 9, 6, ok=True),
         places[1]: LineResult("batch_1.a.part", 5, 4, ok=True),
         places[2]: LineResult("batch_1.b.part", 0, 4, ok=False),
     }
-    written = write_files(
-        "batch_1", folder, results, output=tmp_path / "out", errors=tmp_path / "err", missing=("gone", "It is gone.")
-    )
+    sizes = await written(batch, results, total=4)
 
     assert b"one\nthree\n" == (tmp_path / "out").read_bytes()
     two, four = (tmp_path / "err").read_bytes().splitlines()
@@ -62,35 +54,45 @@ def test_files_have_the_order_of_the_input_file(tmp_path: Path) -> None:
         json.loads(four)["custom_id"],
         json.loads(four)["error"],
     )
-    assert Written(10, 2, len(two) + len(four) + 2, 2) == written
+    assert Written(10, 2, len(two) + len(four) + 2, 2) == sizes
 
 
-def test_a_file_without_lines_is_not_written(tmp_path: Path) -> None:
-    folder = planned(tmp_path, 1)
-    folder.part("a").write_bytes(b"one\n")
-    result = LineResult("batch_1.a.part", 0, 4, ok=True)
-    written = write_files(
-        "batch_1", folder, {0: result}, output=tmp_path / "out", errors=tmp_path / "err", missing=("x", "y")
-    )
+async def test_large_files_are_written_in_pieces(tmp_path: Path) -> None:
+    batch = await planned(tmp_path, 5)
+    line = b"x" * 700_000 + b"\n"
+    (tmp_path / "batch_1.a.part").write_bytes(line * 5)
+    results = {n: LineResult("batch_1.a.part", n * len(line), len(line), ok=True) for n in range(5)}
+    sizes = await written(batch, results, total=5)
 
-    assert Written(4, 1, 0, 0) == written
+    assert line * 5 == (tmp_path / "out").read_bytes()
+    assert Written(5 * len(line), 5, 0, 0) == sizes
+
+
+async def test_a_file_without_lines_is_not_written(tmp_path: Path) -> None:
+    batch = await planned(tmp_path, 1)
+    (tmp_path / "batch_1.a.part").write_bytes(b"one\n")
+    sizes = await written(batch, {0: LineResult("batch_1.a.part", 0, 4, ok=True)}, total=1)
+
+    assert Written(4, 1, 0, 0) == sizes
     assert not (tmp_path / "err").exists()
 
 
-def test_a_failure_leaves_no_complete_file(tmp_path: Path) -> None:
-    folder = planned(tmp_path, 2)
-    folder.part("a").write_bytes(b"one\n")
-    results = {0: LineResult("batch_1.a.part", 0, 4, ok=True), 1: LineResult("missing.part", 0, 1, ok=True)}
-    with pytest.raises(FileNotFoundError):
-        write_files("batch_1", folder, results, output=tmp_path / "out", errors=tmp_path / "err", missing=("x", "y"))
+async def test_a_failure_leaves_no_complete_file(tmp_path: Path) -> None:
+    batch = await planned(tmp_path, 2)
+    (tmp_path / "batch_1.a.part").write_bytes(b"one\n")
+    one = LineResult("batch_1.a.part", 0, 4, ok=True)
+    with pytest.raises(ContentMissing):
+        await written(batch, {0: one, 1: LineResult("missing.part", 0, 1, ok=True)}, total=2)
+    with pytest.raises(FilesUnavailable, match=r"batch_1\.a\.part is shorter"):
+        await written(batch, {0: one, 1: LineResult("batch_1.a.part", 4, 1, ok=True)}, total=2)
 
-    assert not (tmp_path / "out").exists()
+    assert ["batch_1.a.part", "batch_1.input", "batch_1.plan", "up"] == names_in(tmp_path)
 
 
-def test_an_ended_batch_leaves_only_the_uploaded_file(tmp_path: Path) -> None:
-    folder = planned(tmp_path, 2)
-    folder.part("a").touch()
-    folder.clear()
+async def test_an_ended_batch_leaves_only_the_uploaded_file(tmp_path: Path) -> None:
+    batch = await planned(tmp_path, 2)
+    (tmp_path / "batch_1.a.part").touch()
+    await batch.clear()
 
     assert ["up"] == names_in(tmp_path)
 

@@ -13,13 +13,14 @@ import pytest
 from cache_index import Prefix, WorkerId
 from gateway.batch import line_runner, runner
 from gateway.batch.batch import BatchInfo, TeamBatch, batch_in, new_batch
+from gateway.batch.batch_files import BatchFiles
+from gateway.batch.contents import Contents, ContentWriter, LocalContent
 from gateway.batch.counters import BatchCounters
 from gateway.batch.identity import Urgency
 from gateway.batch.lane import Lane
 from gateway.batch.line_runner import LineRunner
 from gateway.batch.line_store import BatchRef, LineResult
-from gateway.batch.plan import PlanJob, Planned, plan
-from gateway.batch.results import BatchFolder
+from gateway.batch.plan import PlanJob, Planned, packed, plan
 from gateway.batch.runner import BatchRunner
 from gateway.protocol.errors import InvalidKey, UnknownModel
 from gateway.tenancy.ledger import sqlite_usage
@@ -31,7 +32,7 @@ from gateway.tenancy.teams.team import Team
 from routing.booking import Ending, Outcome
 from routing.request import Request
 from tests.fakes.backends import Answers
-from tests.gateway.batch.examples import NOW, TYPE, a_form, in_pieces, names_in
+from tests.gateway.batch.examples import NOW, TYPE, a_form, content_of, in_pieces, names_in
 from tests.gateway.batch.test_batches import FIELDS, RULES, Stage
 from tests.gateway.examples import Clock, a_model, the_models
 from tests.gateway.tenancy.ledger.examples import an_entry
@@ -95,8 +96,7 @@ class _Identity:
 class Running:
     """A gateway that runs batches: `create` makes one of lines with the given inputs."""
 
-    def __init__(self, folder: Path, stage: Stage, app: _App) -> None:
-        self.folder = folder
+    def __init__(self, stage: Stage, app: _App) -> None:
         self.stage = stage
         self.app = app
         self.identity = _Identity()
@@ -117,9 +117,9 @@ class Running:
             wall_clock=self.clock,
         )
 
-    def _line_runner(self, batch: TeamBatch, folder: BatchFolder) -> LineRunner:
+    def _line_runner(self, batch: TeamBatch, files: BatchFiles) -> LineRunner:
         made = LineRunner(
-            *(batch, folder),
+            *(batch, files),
             app=self.app,
             lines=self.stage.lines,
             lane=self.lane,
@@ -165,12 +165,15 @@ class Running:
     async def ids(self, file_id: str | None) -> list[str]:
         if file_id is None:
             return []
-        content = (await self.stage.files.content("blue", file_id)).read_bytes()
+        content = await content_of(self.stage.files, "blue", file_id)
         return [json.loads(line)["custom_id"] for line in content.splitlines()]
 
 
-async def _planned(job: PlanJob) -> Planned:
-    return await asyncio.to_thread(plan, job)
+async def _planned(job: PlanJob, content: LocalContent, writer: ContentWriter) -> Planned:
+    job = msgspec.structs.replace(job, input=f"/dev/fd/{content.file.fileno()}")
+    found, lines = await asyncio.to_thread(plan, job)
+    await writer.write(packed(lines))
+    return found
 
 
 def _check_model(_batch: TeamBatch, asked: str) -> None:
@@ -186,10 +189,10 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running(folder: Path, app: _App | None = None, *, gateways: int = 1) -> AsyncIterator[Running]:
-    stage = Stage(folder)
+async def running(storage: Path | Contents, app: _App | None = None, *, gateways: int = 1) -> AsyncIterator[Running]:
+    stage = Stage(storage)
     await stage.file.run(sqlite_usage.create)
-    found = Running(folder, stage, app or _App())
+    found = Running(stage, app or _App())
     async with asyncio.TaskGroup() as tasks:
         loops = [tasks.create_task(found.runner.run())]
         loops += [tasks.create_task(found.another().run()) for _ in range(gateways - 1)]
@@ -340,9 +343,10 @@ async def test_the_answer_to_a_line_that_ran_elsewhere_meanwhile_is_discarded(tm
         async with asyncio.timeout(50):
             while not gateway.app.asked:
                 await asyncio.sleep(0.005)
-        part = BatchFolder(tmp_path, batch_id).part("elsewhere")
-        part.write_bytes(b"{}\n")
-        result = LineResult(part.name, 0, 3, ok=False)
+        appender = BatchFiles(gateway.stage.files.contents, batch_id).appender("elsewhere")
+        piece = await appender.append(b"{}\n")
+        appender.close()
+        result = LineResult(*piece, 3, ok=False)
         assert await gateway.stage.lines.finish(of_blue(batch_id), 0, result, an_entry(request_id="elsewhere"))
         gateway.app.may_answer.set()
         await gateway.ended(batch_id)
@@ -396,14 +400,14 @@ async def test_an_error_of_one_batch_does_not_end_the_others(tmp_path: Path, cap
         async with asyncio.timeout(50):
             while not gateway.app.asked:
                 await asyncio.sleep(0.005)
-        plan_file = BatchFolder(tmp_path, broken).plan
+        plan_file = tmp_path / f"{broken}.plan"
         data = plan_file.read_bytes()
         plan_file.unlink()
         gateway.app.may_answer.set()
         other = await gateway.ended(await gateway.create("b"))
         assert "completed" == other.info.status
         async with asyncio.timeout(50):
-            while "has to wait: its files cannot be read: No such file or directory" not in caplog.text:
+            while "does not have the content of the file: No such file or directory" not in caplog.text:
                 await asyncio.sleep(0.005)
         plan_file.write_bytes(data)
 
@@ -442,7 +446,7 @@ async def test_lines_of_a_batch_near_its_end_are_raised(tmp_path: Path) -> None:
 async def test_a_batch_goes_on_after_most_of_a_day_without_gateways(tmp_path: Path) -> None:
     app, stage = _App(), Stage(tmp_path)
     await stage.file.run(sqlite_usage.create)
-    gateway = Running(tmp_path, stage, app)
+    gateway = Running(stage, app)
     async with asyncio.TaskGroup() as tasks:
         app.may_answer.clear()
         former = tasks.create_task(gateway.runner.run())

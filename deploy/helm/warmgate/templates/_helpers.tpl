@@ -151,6 +151,10 @@ app.kubernetes.io/component: gateway
 {{- if and .Values.sharedFiles.enabled (not (dig "files" "folder" "" .Values.config)) -}}
 {{- $_ := set $config "files" (merge (dict "folder" "/var/lib/warmgate-files") (get $config "files" | default dict)) -}}
 {{- end -}}
+{{- if include "warmgate.usesBucket" . -}}
+{{- $files := get $config "files" -}}
+{{- $_ := set $files "s3" (merge (dict) (get $files "s3") (dict "scratch_folder" "/var/lib/warmgate-scratch")) -}}
+{{- end -}}
 {{- toYaml $config -}}
 {{- end -}}
 
@@ -339,6 +343,17 @@ app.kubernetes.io/component: gateway
 {{- range .Values.config.guardrails }}{{ if eq (toString .kind) "bedrock" }}true{{ end }}{{ end -}}
 {{- end -}}
 
+{{/* Whether the contents of files are in a bucket. */}}
+{{- define "warmgate.usesBucket" -}}
+{{- if dig "files" "s3" nil .Values.config }}true{{ end -}}
+{{- end -}}
+
+{{/* Whether the gateway calls services of AWS at their usual addresses. */}}
+{{- define "warmgate.usesAws" -}}
+{{- include "warmgate.usesBedrock" . -}}
+{{- with dig "files" "s3" nil .Values.config }}{{ if not .endpoint_url }}true{{ end }}{{ end -}}
+{{- end -}}
+
 {{/* Port of a URL that begins with http://, https:// or tcp://. */}}
 {{- define "warmgate.portOf" -}}
 {{- $port := trimPrefix ":" (regexFind ":[0-9]+$" (get (urlParse .) "host")) -}}
@@ -416,6 +431,7 @@ app.kubernetes.io/component: gateway
 {{- range dig "alerts" "webhooks" list .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .url) }}{{ end -}}
 {{- range dig "alerts" "slack" list .Values.config }}{{ $ports = append $ports "443" }}{{ end -}}
 {{- range dig "alerts" "email" list .Values.config }}{{ $ports = append $ports (.port | default 587 | int | toString) }}{{ end -}}
+{{- with dig "files" "s3" nil .Values.config }}{{ with .endpoint_url }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
 {{- with dig "tracing" "endpoint" nil .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end -}}
 {{- range .Values.config.teams -}}
 {{- with .tracing }}{{ with .endpoint }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}

@@ -84,6 +84,9 @@ Rules between values, which a schema cannot express. Every message begins with t
 {{- if and .Values.sharedFiles.enabled (not .Values.existingConfigMap.name) (not (include "warmgate.storeKind" .)) (not (include "warmgate.hasStoreVariable" .)) -}}
 {{- $faults = append $faults "sharedFiles.enabled requires a store, which keeps the properties of files: set config.store.url or secrets.storeUrl." -}}
 {{- end -}}
+{{- if and (include "warmgate.usesBucket" .) .Values.sharedFiles.enabled -}}
+{{- $faults = append $faults "sharedFiles.enabled cannot be combined with config.files.s3, because contents of files have one place: disable one of them." -}}
+{{- end -}}
 {{- if and (gt $most 1) (dig "files" "folder" "" .Values.config) (not .Values.sharedFiles.enabled) (not .Values.extraVolumes) -}}
 {{- $faults = append $faults "config.files.folder would be a different folder in each replica: set sharedFiles.enabled." -}}
 {{- end -}}

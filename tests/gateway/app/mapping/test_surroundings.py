@@ -7,6 +7,7 @@ from gateway.app.mapping.surroundings import (
     admin_keys,
     configured_models,
     console_rules,
+    file_contents,
     limits_of,
     picker_rules,
     process_rules,
@@ -15,6 +16,8 @@ from gateway.app.mapping.surroundings import (
     team_receivers,
 )
 from gateway.app.mapping.tenancy import identity_rules
+from gateway.batch.bucket import Bucket
+from gateway.batch.folder import Folder
 from gateway.picker.rules import PickerRules
 from gateway.settings import ServerSettings, Settings, SettingsError, build
 from gateway.telemetry.trace_export.tracing import Receiver
@@ -139,3 +142,14 @@ def test_settings_that_only_one_process_can_use_are_named_together() -> None:
         process_rules(build(settings, {}), 2)
 
     assert ["admin.port", "store.url", "kv_events.bind"] == [each.split()[0] for each in refused.value.sentences]
+
+
+def test_contents_of_files_are_where_the_settings_say() -> None:
+    store = {"url": "sqlite:///x.db"}
+    folder = file_contents(build({"models": MODELS, "store": store, "files": {"folder": "/there"}}, {}))
+    bucket = file_contents(build({"models": MODELS, "store": store, "files": {"s3": {"bucket": "there"}}}, {}))
+    bucket.close()
+
+    assert isinstance(folder, Folder)
+    assert "/there" == str(folder.path)
+    assert isinstance(bucket, Bucket)

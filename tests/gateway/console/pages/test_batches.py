@@ -51,7 +51,7 @@ async def test_a_gateway_without_files_says_how_to_enable_them() -> None:
     async with consoled(gateway=a_gateway(None)) as site:
         text = await text_of(site, "/console/batches")
 
-    assert "The setting files.folder enables them." in text
+    assert "The settings files.folder and files.s3 enable them." in text
 
 
 async def test_batches_are_listed_with_their_progress(tmp_path: Path) -> None:
