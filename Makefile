@@ -14,7 +14,7 @@ STRATEGY ?= prefix_aware
 # Without bytecode, every process that a command or a test starts would compile all sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: run test unit e2e test-compiled engine-test bedrock-test identity-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test picker-chaos rolling-test console-test console-pages-test what-if-test acceptance batch-chaos batch-memory fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
+.PHONY: run test unit e2e test-compiled engine-test bedrock-test identity-test files-test dynamo-test trace-test deploy-test image-test store-test proxy-test picker-test picker-chaos rolling-test console-test console-pages-test what-if-test acceptance batch-chaos batch-memory fuzz fuzz-bodies sdk-smoke lint style types bench peers replay report docs wheel release clean
 
 run: $(VENV)/.run
 	@exec $(BIN)/warmgate demo --port $(PORT) --workers $(WORKERS) --strategy $(STRATEGY)
@@ -74,6 +74,14 @@ bedrock-test: $(VENV)/.test
 identity-test: $(VENV)/.test
 	$(BIN)/python -m tests.identity.environment
 	$(BIN)/pytest tests/identity -o timeout=300
+
+# Files and batches whose contents are in a real object store with the API of Amazon S3, which is killed as gateways are;
+# installs it beside, 170 MB. Needs Redis, which is installed where there is none (by Debian's apt-get).
+files-test: $(VENV)/.test
+	@command -v redis-server >/dev/null || command -v valkey-server >/dev/null || \
+		$$([ "$$(id -u)" = 0 ] || echo sudo) apt-get install --yes --no-install-recommends redis-server
+	$(BIN)/python -m tests.files.environment
+	TEST_REDIS=required $(BIN)/pytest tests/files -o timeout=300
 
 # Traces read back from Arize Phoenix, a receiver from PyPI; installs it beside, 0.9 GB, on the first run.
 trace-test: $(VENV)/.test
@@ -229,7 +237,7 @@ report: $(VENV)/.test
 	$(BIN)/python -m documentation.pictures
 
 clean:
-	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-identity .venv-dynamo .venv-deploy .venv-phoenix .venv-envoy .image .peers build dist
+	rm -rf $(VENV) .venv-sdk .venv-vllm .venv-bedrock .venv-identity .venv-files .venv-dynamo .venv-deploy .venv-phoenix .venv-envoy .image .peers build dist
 
 $(VENV)/.run: pyproject.toml $(CONSTRAINTS)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Warmgate needs Python 3.11 or newer: make PYTHON=python3.11 ..." >&2; exit 1; }
