@@ -16,7 +16,9 @@ class BucketSettings(Group):
     )
     prefix: str = Field(default="", description="beginning of the names of all objects, e.g. warmgate/", max_length=512)
     region: str | None = Field(
-        default=None, description="AWS region of the bucket. Null means the region in the environment.", min_length=1
+        default=None,
+        description="AWS region of the bucket. Null means the region in AWS_DEFAULT_REGION or in the profile.",
+        min_length=1,
     )
     endpoint_url: Url | None = Field(
         default=None, description="URL of a service other than Amazon S3 with the same API. Null means Amazon S3."

@@ -74,8 +74,9 @@ class ObjectStore:
         }
         config = self.folder / "s3.json"
         config.write_text(json.dumps({"identities": [identity]}))
-        names = ("s3.port", "s3.port.grpc", "master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
-        names += ("filer.port", "filer.port.grpc")
+        names = [
+            f"{service}.{port}" for service in ("s3", "master", "volume", "filer") for port in ("port", "port.grpc")
+        ]
         self._starts += 1
         self._process = self.processes.start(
             f"{self.folder.name}-{self._starts}",

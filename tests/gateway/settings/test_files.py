@@ -27,7 +27,7 @@ def test_files_need_a_store() -> None:
 
 
 def test_contents_can_be_in_a_bucket() -> None:
-    """The default is Amazon S3, in the region of the environment."""
+    """The default is Amazon S3, in the region that AWS's tools use."""
     store = {"url": "sqlite:///x.db"}
     found = build({"models": [MODEL], "files": {"s3": {"bucket": "our-files"}}, "store": store}, {}).files
 
