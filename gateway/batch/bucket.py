@@ -31,6 +31,8 @@ LINGER_S: Final = 0.2
 """Seconds to collect outputs for one object, because a request for each output would cost more than the outputs."""
 LOCAL: Final = 2
 """Maximum number of batches whose files are on the disk of one gateway at the same time."""
+OWN: Final = ("file-", "batch_")
+"""Beginnings of the names of contents. Without a prefix, the bucket can have uploads of others."""
 DOWNLOADS: Final = 8
 """Maximum number of objects to download at the same time."""
 
@@ -109,7 +111,7 @@ class ObjectAppender:
         assert output.piece is not None, "it was written"
         return output.piece
 
-    def close(self) -> None:
+    async def close(self) -> None:
         """Do nothing, because every output was written when `append` returned."""
 
     async def _write(self, first: _Output) -> None:
@@ -183,7 +185,7 @@ class Bucket:
 
     async def remove_partial(self, now: float) -> None:
         for name, upload, begun_at in await self._client.uploads():
-            if begun_at < now - PARTIAL_S:
+            if begun_at < now - PARTIAL_S and name.startswith(OWN):
                 await self._client.abort(name, upload)
 
     async def _pieces(self, name: str, start: int, stop: int) -> AsyncGenerator[bytes, None]:

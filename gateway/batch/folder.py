@@ -7,6 +7,7 @@ looks complete.
 import asyncio
 import os
 import secrets
+import threading
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager
 from pathlib import Path
@@ -69,26 +70,38 @@ class FileAppender:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: IO[bytes] | None = None
-        self._lock = asyncio.Lock()
+        self._is_closed = False
+        self._turn = asyncio.Lock()
+        """Lock of callers, so that they occupy one thread at a time."""
+        self._lock = threading.Lock()
+        """Lock of threads, because the thread of an `append` that was cancelled still writes."""
 
     async def append(self, data: bytes) -> Piece:
-        async with self._lock:
+        async with self._turn:
             return Piece(self._path.name, await asyncio.to_thread(self._append, data))
 
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
+    async def close(self) -> None:
+        await asyncio.to_thread(self._close)
 
     def _append(self, data: bytes) -> int:
-        try:
-            if self._file is None:
-                self._file = self._path.open("ab")
-            start = self._file.seek(0, os.SEEK_END)
-            self._file.write(data)
-            self._file.flush()
-        except OSError as fault:
-            raise _unusable(fault) from None
-        return start
+        with self._lock:
+            if self._is_closed:
+                raise FilesUnavailable("The gateway no longer runs lines of the batch")
+            try:
+                if self._file is None:
+                    self._file = self._path.open("ab")
+                start = self._file.seek(0, os.SEEK_END)
+                self._file.write(data)
+                self._file.flush()
+            except OSError as fault:
+                raise _unusable(fault) from None
+            return start
+
+    def _close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            if self._file is not None:
+                self._file.close()
 
 
 class Folder:

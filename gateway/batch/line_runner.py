@@ -139,7 +139,7 @@ class LineRunner:
         finally:
             for urgency in self._callers:
                 self._identity.take_back(self._secret + urgency)
-            self._outputs.close()
+            await self._outputs.close()
 
     async def _run_slots(self, count: int) -> None:
         """Run *count* slots. The first error of a slot ends all of them."""

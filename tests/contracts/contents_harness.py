@@ -131,14 +131,14 @@ class ContentsContract:
 
         assert piece.part.startswith("batch_1.owner.")
         assert b"one\n" == await contents.read(piece.part, piece.start, 4)
-        appender.close()
+        await appender.close()
 
     async def test_outputs_of_many_callers_are_all_kept(self, contents: Contents) -> None:
         appenders = [contents.appender(f"batch_1.{owner}.") for owner in "ab"]
         outputs = [b"output %d\n" % number for number in range(40)]
         pieces = await asyncio.gather(*(appenders[n % 2].append(output) for n, output in enumerate(outputs)))
         for appender in appenders:
-            appender.close()
+            await appender.close()
         async with contents.local(sorted({piece.part for piece in pieces})) as found:
             read = [found[p.part].read(p.start, len(output)) for p, output in zip(pieces, outputs, strict=True)]
 
@@ -151,7 +151,7 @@ class ContentsContract:
         tasks[0].cancel()
         tasks[3].cancel()
         pieces = await asyncio.gather(*tasks, return_exceptions=True)
-        appender.close()
+        await appender.close()
 
         assert [0, 3] == [n for n, piece in enumerate(pieces) if isinstance(piece, asyncio.CancelledError)]
         for number, piece in enumerate(pieces):

@@ -111,13 +111,13 @@ async def test_a_discarded_upload_is_aborted(storage: Storage) -> None:
 
 
 async def test_only_old_uploads_are_aborted(storage: Storage) -> None:
-    """They are those of gateways that were killed."""
-    for begun_at in (1000, 2000):
+    """They are those of gateways that were killed. Uploads of other programs stay."""
+    for name, begun_at in (("file-1", 1000), ("batch_2.plan", 1000), ("file-3", 2000), ("backup.tar", 1000)):
         storage.server.now = begun_at
-        await storage.bucket.writer(f"file-{begun_at}").write(b"x" * 6 * MB)
+        await storage.bucket.writer(name).write(b"x" * 6 * MB)
     await storage.bucket.remove_partial(1500 + A_DAY)
 
-    assert ["w/file-2000"] == [upload.key for upload in storage.server.uploads.values()]
+    assert ["w/file-3", "w/backup.tar"] == [upload.key for upload in storage.server.uploads.values()]
 
 
 async def test_a_part_that_fails_leaves_nothing_visible(storage: Storage) -> None:

@@ -26,10 +26,20 @@ async def test_a_discarded_content_leaves_nothing(tmp_path: Path) -> None:
 async def test_outputs_of_a_gateway_are_in_one_file(tmp_path: Path) -> None:
     appender = Folder(tmp_path).appender("batch_1.owner.")
     pieces = [await appender.append(b"one\n"), await appender.append(b"three\n")]
-    appender.close()
+    await appender.close()
 
     assert [("batch_1.owner.part", 0), ("batch_1.owner.part", 4)] == pieces
     assert b"one\nthree\n" == (tmp_path / "batch_1.owner.part").read_bytes()
+
+
+async def test_nothing_is_appended_after_the_end(tmp_path: Path) -> None:
+    """The thread of a caller that has left could otherwise open the file again."""
+    appender = Folder(tmp_path).appender("batch_1.owner.")
+    await appender.close()
+    with pytest.raises(FilesUnavailable, match="no longer runs lines"):
+        await appender.append(b"one\n")
+
+    assert [] == names_in(tmp_path)
 
 
 async def test_only_old_incomplete_contents_are_deleted(tmp_path: Path) -> None:

@@ -345,7 +345,7 @@ async def test_the_answer_to_a_line_that_ran_elsewhere_meanwhile_is_discarded(tm
                 await asyncio.sleep(0.005)
         appender = BatchFiles(gateway.stage.files.contents, batch_id).appender("elsewhere")
         piece = await appender.append(b"{}\n")
-        appender.close()
+        await appender.close()
         result = LineResult(*piece, 3, ok=False)
         assert await gateway.stage.lines.finish(of_blue(batch_id), 0, result, an_entry(request_id="elsewhere"))
         gateway.app.may_answer.set()
