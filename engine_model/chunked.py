@@ -9,6 +9,10 @@ d decodes takes the following number of seconds:
 
 A request that runs alone, and a batch that only decodes, therefore take exactly as long as in the `fifo` model.
 
+An engine looks for aborts between two steps (`_process_aborts_queue` in vllm/v1/engine/core.py). A sequence that is
+aborted during a step therefore ends with this step, without another token, and its full blocks stay cached: vLLM
+registers the blocks of a step when it schedules the step (`allocate_slots` in vllm/v1/core/kv_cache_manager.py).
+
 Blocks in the host tier are loaded before the prefill of their request begins. Steps of other requests run meanwhile, as
 in vLLM. Unlike in vLLM, a request that loads gets the blocks of its whole prompt at once.
 """
@@ -87,6 +91,8 @@ class ChunkedEngine:
         self._max_num_seqs = max_num_seqs
         self._sequences: dict[str, _Sequence] = {}
         self._running: list[_Sequence] = []
+        self._leaving = 0
+        """Number of running sequences that were aborted and end with the current step."""
         self._waiting: deque[_Sequence] = deque()
         self._step: _Step | None = None
         self._outbox: list[EngineEvent] = []
@@ -107,6 +113,9 @@ class ChunkedEngine:
         sequence = self._sequences.pop(request_id, None)
         if sequence is None:
             return
+        if self._step is not None and any(each is sequence for each, _ in self._step.work):
+            self._leaving += 1
+            return  # `_run_until` ends it
         self._give_back(sequence)
         if sequence in self._running:
             self._running.remove(sequence)
@@ -129,13 +138,19 @@ class ChunkedEngine:
         return events
 
     def load(self, now: float) -> EngineLoad:  # noqa: ARG002 - every token is counted as its step ends
-        return self._tally.load(running=len(self._running), waiting=len(self._waiting), kv_usage=self._pool.usage)
+        running = len(self._running) - self._leaving
+        return self._tally.load(running=running, waiting=len(self._waiting), kv_usage=self._pool.usage)
 
     def _run_until(self, now: float) -> None:
         while (at := self._next_transition_at()) is not None and at <= now:
             for sequence, count in self._step.work if self._step is not None else ():
-                if self._sequences.get(sequence.request.id) is sequence:  # else aborted during the step
-                    self._complete(sequence, count, at)
+                self._compute(sequence, count)
+                if self._sequences.get(sequence.request.id) is sequence:
+                    self._complete(sequence, at)
+                else:  # aborted during the step
+                    self._leaving -= 1
+                    self._running.remove(sequence)
+                    self._pool.release(sequence.blocks)
             self._step = self._schedule(at)
 
     def _next_transition_at(self) -> float | None:
@@ -144,12 +159,14 @@ class ChunkedEngine:
             return self._step.ends_at
         return min((sequence.loaded_at for sequence in self._running if sequence.loads), default=None)
 
-    def _complete(self, sequence: _Sequence, count: int, at: float) -> None:
-        request = sequence.request
+    def _compute(self, sequence: _Sequence, count: int) -> None:
         sequence.computed += count
         sequence.stored = store_computed(
-            self._pool, request, sequence.blocks, stored=sequence.stored, computed_tokens=sequence.computed
+            self._pool, sequence.request, sequence.blocks, stored=sequence.stored, computed_tokens=sequence.computed
         )
+
+    def _complete(self, sequence: _Sequence, at: float) -> None:
+        request = sequence.request
         if sequence.computed < sequence.known:
             return
         sequence.generated += 1

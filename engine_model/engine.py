@@ -80,7 +80,11 @@ class Engine(Protocol):
         ...
 
     def abort(self, request_id: str, now: float) -> None:
-        """Drop a request and free its cache blocks. Unknown ids are ignored, as requests might just have finished."""
+        """Drop a request and free its cache blocks. Unknown ids are ignored, as requests might just have finished.
+
+        No further event of the request follows. If the engine computes a part of its prompt, this part is completed
+        first, and the full blocks computed so far stay in the prefix cache.
+        """
         ...
 
     def wake(self, now: float) -> None:

@@ -9,12 +9,17 @@ three times:
 2. At the end of the prefill: the first token, and the time per further token, tpot + slope * (decodes already running).
    From then on, the blocks of the prompt count as cached.
 3. At the end of the decode, after (output - 1) further tokens: the full blocks of the answer count as cached as well.
+
+An engine looks for aborts between two steps, and a step computes at most *chunk_tokens* tokens of a prompt. The prefill
+of an aborted request therefore ends with the step that runs, and its full blocks stay cached, see `ChunkedEngine`.
 """
 
 import heapq
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from engine_model.blocks import BlockHash, BlockPool
 from engine_model.engine import (
@@ -31,6 +36,8 @@ from engine_model.engine import (
 from engine_model.request import EngineRequest
 from engine_model.timing import Timing
 
+CHUNK_TOKENS: Final = 2048
+"""Prompt tokens of one step, as in `ChunkedEngine`."""
 _ROUNDING = 1e-9  # k * tpot / tpot may come out a hair below k
 
 
@@ -42,9 +49,24 @@ class _Prefill:
     """Number of blocks that were already in GPU memory."""
     loads: Sequence[BlockHash]
     """Blocks to load from the host tier."""
+    loaded_at: float
+    """Time at which all blocks that are not computed are on the GPU."""
+    computes_at: float
+    """Time at which the first token is computed."""
     ends_at: float
     pulled_blocks: int = 0
     """Number of blocks pulled from another engine."""
+    aborted_tokens: int | None = None
+    """Number of tokens that have KV at `ends_at` because the request was aborted, or None if it was not aborted."""
+
+    @property
+    def is_wanted(self) -> bool:
+        return self.aborted_tokens is None
+
+    @property
+    def cached_blocks(self) -> int:
+        """Number of blocks of the prompt that are not computed."""
+        return self.hit_blocks + len(self.loads) + self.pulled_blocks
 
 
 @dataclass(slots=True, eq=False)
@@ -71,10 +93,20 @@ class _Decode:
 class FifoEngine:
     """Engine that runs one prefill at a time in order of arrival. *token_events* adds an event for each later token."""
 
-    def __init__(self, pool: BlockPool, timing: Timing | None = None, *, token_events: bool = False) -> None:
+    def __init__(
+        self,
+        pool: BlockPool,
+        timing: Timing | None = None,
+        *,
+        token_events: bool = False,
+        chunk_tokens: int = CHUNK_TOKENS,
+    ) -> None:
+        if chunk_tokens < 1:
+            raise ValueError(f"chunk_tokens must be at least 1, got {chunk_tokens}")
         self._pool = pool
         self._timing = timing if timing is not None else Timing()
         self._token_events = token_events
+        self._chunk_tokens = chunk_tokens
         self._waiting: deque[EngineRequest] = deque()
         self._prefill: _Prefill | None = None
         self._decodes: dict[str, _Decode] = {}
@@ -101,12 +133,11 @@ class FifoEngine:
         decode = self._decodes.pop(request_id, None)
         if decode is not None:
             self._settle(decode, decode.generated(now))
-        elif self._prefill is not None and self._prefill.request.id == request_id:
-            self._pool.end_load(self._prefill.loads)
-            self._pool.release(self._prefill.blocks)
-            self._prefill = None
+        elif self._prefill is not None and self._prefill.request.id == request_id and self._prefill.is_wanted:
+            self._cut(self._prefill, now)
         else:
             self._waiting = deque(request for request in self._waiting if request.id != request_id)
+        self._run_until(now)
         self._start_prefill(now)
 
     def wake(self, now: float) -> None:
@@ -125,7 +156,7 @@ class FifoEngine:
 
     def load(self, now: float) -> EngineLoad:
         return self._tally.load(
-            running=len(self._decodes) + (self._prefill is not None),
+            running=len(self._decodes) + (self._prefill is not None and self._prefill.is_wanted),
             waiting=len(self._waiting),
             kv_usage=self._pool.usage,
             unsettled_tokens=sum(decode.generated(now) for decode in self._decodes.values()),
@@ -165,19 +196,39 @@ class FifoEngine:
         self._tally.admitted(request.prompt_tokens, len(hits) * pool.block_size)
         cached = len(hits) + len(loads) + pulled.blocks
         compute_s = self._timing.compute_s(request.prompt_tokens - cached * pool.block_size, len(self._decodes))
-        ends_at = pulled.ready_at + self._timing.prefill_fixed_s + compute_s
-        self._prefill = _Prefill(request, blocks, len(hits), loads, ends_at, pulled.blocks)
+        computes_at = pulled.ready_at + self._timing.prefill_fixed_s
+        self._prefill = _Prefill(
+            request, blocks, len(hits), loads, pulled.ready_at, computes_at, computes_at + compute_s, pulled.blocks
+        )
+
+    def _cut(self, prefill: _Prefill, now: float) -> None:
+        """End the prefill of an aborted request with the step that runs at *now*."""
+        total = prefill.request.prompt_tokens - prefill.cached_blocks * self._pool.block_size
+        compute_s = prefill.ends_at - prefill.computes_at
+        if now < prefill.loaded_at:
+            prefill.aborted_tokens, prefill.ends_at = 0, now
+            return
+        done = total * max(0.0, now - prefill.computes_at) / compute_s if compute_s else total
+        steps = max(1, math.ceil(done / self._chunk_tokens - _ROUNDING))
+        computed = min(total, steps * self._chunk_tokens)
+        prefill.aborted_tokens = prefill.request.prompt_tokens - total + computed
+        prefill.ends_at = max(now, prefill.computes_at + compute_s * computed / total)
 
     def _end_prefill(self, prefill: _Prefill) -> None:
         request, at = prefill.request, prefill.ends_at
         self._prefill = None
         self._pool.end_load(prefill.loads)
+        if prefill.aborted_tokens is not None:
+            computed = prefill.aborted_tokens
+            if computed:
+                store_computed(self._pool, request, prefill.blocks, stored=prefill.hit_blocks, computed_tokens=computed)
+            self._pool.release(prefill.blocks)
+            return
         stored = store_computed(
             self._pool, request, prefill.blocks, stored=prefill.hit_blocks, computed_tokens=request.prompt_tokens
         )
         self._tally.prompt_tokens += request.prompt_tokens
-        cached_blocks = prefill.hit_blocks + len(prefill.loads) + prefill.pulled_blocks
-        cached_tokens = cached_blocks * self._pool.block_size
+        cached_tokens = prefill.cached_blocks * self._pool.block_size
         self._outbox.append(FirstToken(request.id, at, cached_tokens))
         tpot_s = self._timing.decode_s(len(self._decodes))
         decode = _Decode(request, prefill.blocks, stored, at, tpot_s)

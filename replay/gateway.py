@@ -90,9 +90,11 @@ class Gateway:
         """Number of requests that wait for a worker."""
         return self._dispatcher.waiting
 
-    def submit_line(self, ask: Ask, worker: WorkerId, now: float) -> None:
+    def submit_line(self, ask: Ask, worker: WorkerId, now: float, *, yields_in_s: float | None = None) -> None:
         """Submit *ask* as a line of a batch, which only *worker* may answer. The next `poll` releases it."""
-        request = self._request(ask).changed(allowed=frozenset([worker]), priority=BATCH, streams=False)
+        request = self._request(ask).changed(
+            allowed=frozenset([worker]), priority=BATCH, streams=False, yields_in_s=yields_in_s
+        )
         self._ask_of[id(request)] = ask
         self._lines[ask] = request  # an id stays unique as long as its request lives
         self._dispatcher.submit(request, now)
@@ -118,6 +120,11 @@ class Gateway:
         outcome = Outcome(Ending.ANSWERED, ask.prompt_tokens, usage.cached_tokens, usage.completion_tokens)
         self._lines.pop(ask, None)
         self._fleet.bookings.release(self._bookings.pop(ask), outcome, now)
+
+    def interrupted(self, ask: Ask, now: float) -> None:
+        """Note that a line that was sent is taken back."""
+        self._lines.pop(ask, None)
+        self._fleet.bookings.release(self._bookings.pop(ask), Outcome(Ending.ABORTED), now)
 
     def stored(self, worker: int, blocks: Sequence[int], parent: int | None, now: float) -> None:  # noqa: ARG002
         if self._confirmed is not None:

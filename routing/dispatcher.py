@@ -69,6 +69,11 @@ class Dispatcher(Protocol):
         ...
 
     @property
+    def others_wait(self) -> bool:
+        """Whether requests that are no lines of batches wait for their release."""
+        ...
+
+    @property
     def waiting_by_team(self) -> Mapping[str, int]:
         """Number of waiting requests by team. If teams are not used, all requests count under the empty string."""
         ...
@@ -128,6 +133,10 @@ class Immediate:
     @property
     def waiting(self) -> int:
         return 0
+
+    @property
+    def others_wait(self) -> bool:
+        return False
 
     @property
     def waiting_by_team(self) -> Mapping[str, int]:

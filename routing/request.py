@@ -15,7 +15,13 @@ The class BATCH is for lines of batches, which wait as long as any other request
 
 @mypyc_attr(acyclic=True)
 class Request(Value):
-    """Request data that routing strategies see. *output_tokens* is the expected number of tokens in the answer."""
+    """Request data that routing strategies see.
+
+    *output_tokens* is the expected number of tokens in the answer. *session* is the name that the caller gives to a
+    session of requests that belong together. The cost of the request is divided by *weight*, the weight of its team.
+    *yields_in_s* is the mean number of seconds for which a request that comes later waits until the sender interrupts
+    the prefill of this request for it. It is None if the sender does not interrupt this request.
+    """
 
     __match_args__ = (
         "prefix",
@@ -38,6 +44,7 @@ class Request(Value):
         "divides",
         "pulls",
         "allowed",
+        "yields_in_s",
     )
     __slots__ = __match_args__
 
@@ -63,6 +70,7 @@ class Request(Value):
         divides: bool = False,
         pulls: bool = False,
         allowed: frozenset[WorkerId] | None = None,
+        yields_in_s: float | None = None,
     ) -> None:
         self.prefix: Final = prefix
         self.prompt_bytes: Final = prompt_bytes
@@ -71,7 +79,6 @@ class Request(Value):
         """Number of prompt tokens, which is an estimate unless `exact` is known."""
         self.output_tokens: Final = output_tokens
         self.session: Final = session
-        """Name that the caller gives to a session of requests that belong together."""
         self.streams: Final = streams
         """Whether the answer is streamed, so that its first byte marks the end of the prefill."""
         self.reads_cache: Final = reads_cache
@@ -89,7 +96,6 @@ class Request(Value):
         self.team: Final = team
         """Team whose fair-share account is charged for the request when all workers are busy."""
         self.weight: Final = weight
-        """Weight of the request's team. The cost of the request is divided by this weight."""
         self.priority: Final = priority
         self.deadline_s: Final = deadline_s
         """Seconds after arrival at which the caller stops waiting for a first token, or None if not specified."""
@@ -101,3 +107,4 @@ class Request(Value):
         """Whether the worker is allowed to pull cached blocks from the host memory of another worker."""
         self.allowed: Final = allowed
         """The only workers that a proxy in front of the gateway accepts for the request, or None if it accepts all."""
+        self.yields_in_s: Final = yields_in_s

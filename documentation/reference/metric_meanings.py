@@ -165,6 +165,9 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
         "Batches": {
             "warmgate_batch_lines_in_flight": "lines of [batches](../how-to/batch.md) that the gateway has in flight",
             "warmgate_batch_lines_total": "finished lines of batches by result: `completed`, `failed`",
+            "warmgate_batch_interruptions_total": (
+                "interruptions of lines whose prompts a worker computed, because another request needed the worker"
+            ),
             "warmgate_batch_discarded_runs_total": (
                 "runs of lines whose answers were not used, and which are not in the ledger: `retried`, `stopped` (the "
                 "gateway stopped), `late` (the line had a result already, or its batch had ended)"

@@ -56,6 +56,7 @@ def batch_parts(
         models,
         per_worker=batch_rules.max_in_flight_per_worker,
         max_cache_share=batch_rules.max_cache_share,
+        interrupts=lambda model: batch_rules.model_interrupts.get(model, batch_rules.interrupts),
         counters=counters,
     )
 

@@ -43,6 +43,10 @@ class BatchRules:
     """Maximum number of prompt tokens of the batches of a team for one model, or None without a limit."""
     model_enqueued_tokens: Mapping[str, int] = field(default_factory=dict)
     """Other limits for individual models."""
+    interrupts: bool = True
+    """Whether lines whose prompts a worker computes are interrupted for other requests."""
+    model_interrupts: Mapping[str, bool] = field(default_factory=dict)
+    """`interrupts` for individual models."""
 
 
 class Batches:

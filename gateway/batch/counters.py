@@ -26,6 +26,8 @@ class BatchCounters:
     """
     discarded_nano: Counter[str] = field(default_factory=_zeros("retried", "stopped", "late"))
     """Cost of these runs in nano-dollars, by reason."""
+    interruptions: Counter[str] = field(default_factory=Counter)
+    """Interruptions of lines for other requests, by configured model."""
     ended: Counter[str] = field(default_factory=_zeros("completed", "failed", "expired", "cancelled"))
     """Batches that this gateway ended, by their last status."""
     in_flight: Counter[str] = field(default_factory=Counter)

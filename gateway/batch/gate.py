@@ -1,8 +1,9 @@
 """Rules for the lines of batches on the workers of one fleet. Lines fill the time that other requests leave.
 
 1. While other requests use the fleet, a line begins only on a worker that computes no other prompt. A request that then
-   arrives waits for at most one prompt of a line.
-2. If the prompt of a line takes long to compute, most workers must be idle, so that a request that arrives finds one.
+   arrives waits for at most one prompt of a line, and for a step of the engine if the line can be interrupted.
+2. If the prompt of a line takes long to compute, other workers must be idle, so that a request that arrives finds one:
+   a few if the line can be interrupted (see `gateway.batch.interruptions`), and otherwise most of them.
 3. While no other requests use the fleet, a line begins on a worker whose engine would begin it almost at once. Lines
    show no end of their prefill, so the reports of the engine's queue decide, and not the predicted times alone.
 4. A worker has at most N lines in flight, and they occupy at most a share of its cache.
@@ -15,6 +16,7 @@ from collections import Counter
 from typing import Final
 
 from cache_index import WorkerId
+from gateway.batch.interruptions import Prefill
 from routing.fleet import Fleet
 from routing.worker import Worker
 
@@ -22,6 +24,8 @@ SHORT_S: Final = 0.2
 """Seconds to compute the prompt of a line that needs no other idle worker: a step of 2,048 tokens on a usual GPU."""
 IDLE_SHARE: Final = 0.75
 """Share of the workers that must be idle before a line with a longer prompt begins."""
+YIELDING_IDLE_SHARE: Final = 0.375
+"""Share of the workers that must be idle before a line with a longer prompt begins that can be interrupted."""
 QUIET_S: Final = 10.0
 """Seconds without another request after which lines no longer leave workers idle."""
 
@@ -35,6 +39,8 @@ class Gate:
         self._max_cache_share = max_cache_share
         self._lines: Counter[WorkerId] = Counter()
         self._tokens: Counter[WorkerId] = Counter()
+        self._computes_until: dict[WorkerId, float] = {}
+        """Predicted time at which a worker has computed all prompts of lines that can be interrupted."""
         self._used_at = -math.inf
         """Time at which a request that is no line of a batch was last in flight."""
 
@@ -47,10 +53,13 @@ class Gate:
         lines = self._lines[worker.id]
         return worker.is_answering and lines < self._per_worker and worker.in_flight >= lines
 
-    def may_begin(self, fleet: Fleet, worker: Worker, *, step_tokens: float, tokens: float, now: float) -> bool:
+    def may_begin(
+        self, fleet: Fleet, worker: Worker, *, step_tokens: float, tokens: float, now: float, yields: bool = False
+    ) -> bool:
         """Return whether a line may begin on *worker* now.
 
         Its prompt has *tokens* tokens. *step_tokens* of them are not in the cache if the line before ran on *worker*.
+        *yields* is whether the line can be interrupted.
         """
         if not self.has_place(worker) or not self._fits(worker, tokens):
             return False
@@ -61,7 +70,23 @@ class Gate:
             return worker.room(worker.load(now).backlog_s, 0.0, now) >= 1.0
         idle = [each for each in ready if _is_idle(each, now)]
         is_short = worker.prefill_s(step_tokens) <= SHORT_S
-        return worker in idle and (is_short or len(idle) >= math.ceil(IDLE_SHARE * len(ready)))
+        share = YIELDING_IDLE_SHARE if yields else IDLE_SHARE
+        return worker in idle and (is_short or len(idle) >= math.ceil(share * len(ready)))
+
+    def prefill(self, worker: Worker, step_tokens: float, now: float) -> Prefill:
+        """Return the computation of a prompt on *worker*, to which a line is sent at *now*. Call `interrupt` if it is
+        interrupted.
+
+        *step_tokens* tokens of the prompt are not in the cache of *worker*.
+        """
+        begins_at = max(now, self._computes_until.get(worker.id, now))
+        prefill = Prefill(worker, now, begins_at, worker.prefill_s(step_tokens))
+        self._computes_until[worker.id] = begins_at + prefill.work_s
+        return prefill
+
+    def interrupt(self, worker: WorkerId) -> None:
+        """Note that *worker* computes no line that can be interrupted any more."""
+        self._computes_until.pop(worker, None)
 
     def begin(self, worker: WorkerId, tokens: float) -> None:
         """Count a line with *tokens* tokens on *worker*."""
@@ -74,6 +99,7 @@ class Gate:
         self._tokens[worker] -= round(tokens)
         if not self._lines[worker]:
             del self._lines[worker], self._tokens[worker]
+            self._computes_until.pop(worker, None)
 
     def _fits(self, worker: Worker, tokens: float) -> bool:
         """Return whether the lines of *worker* would stay within their share of its cache. A lone line always fits."""

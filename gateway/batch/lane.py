@@ -2,25 +2,24 @@
 
 A line first gets a place at a worker, so that the worker's next line can be chosen. It then waits until the gate lets
 it begin there, and until no request waits for a worker of its model. Lines of a batch that is near its end are raised:
-they only need a place. In the queue of the model, lines have a priority class below all others.
+they only need a place. In the queue of the model, lines have a priority class below all others. Other lines can be
+interrupted while a worker computes their prompts, see `gateway.batch.interruptions`.
 """
 
 import asyncio
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Final
 from weakref import WeakValueDictionary
 
 from cache_index import WorkerId
 from gateway.batch.counters import BatchCounters
 from gateway.batch.gate import Gate
+from gateway.batch.interruptions import LOOK_S, Interrupted, Prefill
 from gateway.models.model import Model
 from gateway.models.registry import Models
 from routing.worker import Worker
-
-LOOK_S: Final = 0.02
-"""Seconds between two checks whether a line may begin."""
 
 
 @dataclass(eq=False, slots=True)
@@ -33,10 +32,15 @@ class Place:
     """Worker that runs the line, or None if the gateway chooses one, or if none is ready."""
     tokens: float = 0.0
     has_begun: bool = False
+    prefill: Prefill | None = None
+    """Computation of the line's prompt if the line can be interrupted, or None."""
 
 
 class Lane:
-    """Gate through which the lines of all batches pass. *per_worker* is the number of lines in flight per worker."""
+    """Gate through which the lines of all batches pass. *per_worker* is the number of lines in flight per worker.
+
+    *interrupts* returns whether lines for a model can be interrupted.
+    """
 
     def __init__(
         self,
@@ -44,12 +48,14 @@ class Lane:
         *,
         per_worker: int,
         max_cache_share: float = 1.0,
+        interrupts: Callable[[str], bool] = lambda _model: False,
         counters: BatchCounters | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._models = models
         self._per_worker = per_worker
         self._max_cache_share = max_cache_share
+        self._interrupts = interrupts
         self._gates: dict[str, Gate] = {}
         """Gates by model."""
         self._sleep = sleep
@@ -86,17 +92,24 @@ class Lane:
             self._raised.subtract(raised)
         return place
 
-    async def begin(self, place: Place, *, step_bytes: int, prompt_bytes: int, is_raised: bool = False) -> None:
+    async def begin(
+        self, place: Place, *, step_bytes: float, prompt_bytes: int, is_raised: bool = False, yields: bool = False
+    ) -> None:
         """Wait until a line may begin at *place*.
 
-        Its prompt has *prompt_bytes* bytes. *step_bytes* of them follow what the line before has in common with it.
+        Its prompt has *prompt_bytes* bytes. *step_bytes* of them are not in the cache of the worker. *yields* is
+        whether the line may be interrupted.
         """
+        yields = yields and not is_raised and self._interrupts(place.model)
         while (worker := self._worker(place)) is not None:
             fleet = self._gated(place.model)[0].fleet
             ratio = fleet.bytes_per_token.ratio
             gate = self._gate(place.model)
             place.tokens = (step_bytes if gate.lines(worker.id) else prompt_bytes) / ratio
-            if gate.has_place(worker) if is_raised else self._may_begin(place, worker, step_bytes / ratio):
+            step_tokens = step_bytes / ratio
+            if gate.has_place(worker) if is_raised else self._may_begin(place, worker, step_tokens, yields=yields):
+                if yields:
+                    place.prefill = gate.prefill(worker, step_tokens, self._now(place.model))
                 break
             await self._sleep(LOOK_S)
         else:
@@ -120,15 +133,41 @@ class Lane:
         else:
             self._held.discard((place.model, place.worker))
 
+    def may_interrupt(self, place: Place) -> bool:
+        """Return whether the line at *place* can be interrupted now or later."""
+        return place.prefill is not None and self._now(place.model) < place.prefill.ends_at
+
+    def is_in_the_way(self, place: Place) -> bool:
+        """Return whether the line at *place* has to be interrupted, because another request needs its worker."""
+        model = self._models.get(place.model)
+        if model is None or place.prefill is None:
+            return False
+        queue = model.dispatch_queue
+        return place.prefill.is_in_the_way(queue.now, others_wait=queue.others_wait)
+
+    def interrupted(self, place: Place, step_bytes: float, count: int) -> Interrupted:
+        """Note that the line at *place* is interrupted, the *count*-th time, and return it.
+
+        *step_bytes* are the bytes of its prompt that were not in the cache of the worker when it began.
+        """
+        assert place.prefill is not None, "the line yields"
+        self._gate(place.model).interrupt(place.prefill.worker.id)
+        return place.prefill.interrupted(step_bytes, count, self._now(place.model))
+
     def serves(self, place: Place, asked: str) -> bool:
         """Return whether a line for the model *asked* can run at *place*."""
         return self._known_name(asked) == place.model
 
-    def _may_begin(self, place: Place, worker: Worker, step_tokens: float) -> bool:
+    def _now(self, name: str) -> float:
+        """Return the time of the clock of the model *name*, or infinity if the model is not configured any more."""
+        model = self._models.get(name)
+        return math.inf if model is None else model.dispatch_queue.now
+
+    def _may_begin(self, place: Place, worker: Worker, step_tokens: float, *, yields: bool) -> bool:
         model = self._gated(place.model)[0]
         queue = model.dispatch_queue
         return not queue.waiting and self._gate(place.model).may_begin(
-            model.fleet, worker, step_tokens=step_tokens, tokens=place.tokens, now=queue.now
+            model.fleet, worker, step_tokens=step_tokens, tokens=place.tokens, now=queue.now, yields=yields
         )
 
     def _hold(self, place: Place) -> None:

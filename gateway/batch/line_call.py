@@ -16,6 +16,7 @@ from gateway.batch.contents import Piece
 from gateway.batch.line_store import LineResult
 from gateway.protocol.endpoints.table import ENDPOINTS
 from gateway.protocol.errors import DECODE_ERRORS
+from gateway.protocol.interruption import Interruption
 from gateway.tenancy.ledger.entry import Entry
 
 App = Callable[
@@ -42,6 +43,8 @@ class LineAnswer:
     retry_after_s: float | None
     entry: Entry | None = None
     """Ledger entry of the request, which is not written yet, or None if the request has none."""
+    is_complete: bool = True
+    """Whether the end of the answer was received."""
 
     @property
     def is_transient(self) -> bool:
@@ -55,11 +58,19 @@ class LineAnswer:
 
 
 async def answered(
-    app: App, endpoint: str, body: bytes, *, secret: str, request_id: str, worker: WorkerId | None = None
+    app: App,
+    endpoint: str,
+    body: bytes,
+    *,
+    secret: str,
+    request_id: str,
+    worker: WorkerId | None = None,
+    interruption: Interruption | None = None,
 ) -> LineAnswer:
     """Send *body* to *endpoint* of *app*, with *secret* as the API key, and return the answer.
 
-    If *worker* is given, only this worker may answer.
+    If *worker* is given, only this worker may answer. *interruption* can then interrupt the line, whose answer may be
+    incomplete.
     """
     exchange = _Exchange(body)
     scope = {
@@ -78,6 +89,7 @@ async def answered(
         ],
         "client": None,
         "workers": None if worker is None else frozenset((worker,)),
+        "interruption": interruption,
         "entries": exchange.entries,
     }
     await app(scope, exchange.receive, exchange.send)
@@ -119,6 +131,7 @@ class _Exchange:
         self._retry_after_s: float | None = None
         self._pieces: list[bytes] = []
         self._size = 0
+        self._is_complete = False
 
     @property
     def answer(self) -> LineAnswer:
@@ -127,7 +140,9 @@ class _Exchange:
             text = f"The answer has more than {MAX_ANSWER_BYTES} bytes"
             error = {"message": text, "type": "server_error", "param": None, "code": "answer_too_large"}
             return LineAnswer(507, msgspec.json.encode({"error": error}), None, entry)
-        return LineAnswer(self._status, b"".join(self._pieces), self._retry_after_s, entry)
+        return LineAnswer(
+            self._status, b"".join(self._pieces), self._retry_after_s, entry, is_complete=self._is_complete
+        )
 
     async def receive(self) -> MutableMapping[str, Any]:
         if self._body is None:
@@ -142,6 +157,7 @@ class _Exchange:
             text = headers.get(b"retry-after", b"")
             self._retry_after_s = float(text) if text.isdigit() and len(text) < 8 else None
             return
+        self._is_complete = not message.get("more_body", False)
         self._size += len(message["body"])
         if self._size <= MAX_ANSWER_BYTES:
             self._pieces.append(message["body"])

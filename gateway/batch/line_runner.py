@@ -3,17 +3,19 @@
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from cache_index import WorkerId
 from gateway.batch.batch import TeamBatch
 from gateway.batch.batch_files import BatchFiles
 from gateway.batch.counters import BatchCounters
 from gateway.batch.identity import Urgency
+from gateway.batch.interruptions import LOOK_S, Interrupted
 from gateway.batch.lane import Lane, Place
 from gateway.batch.line_call import App, LineAnswer, answered, output_of, result_of
 from gateway.batch.line_store import LineStore
@@ -21,6 +23,7 @@ from gateway.batch.plan import BatchLine, PlannedLine
 from gateway.batch.ranges import NO_WORKER
 from gateway.batch.results import request_id_of
 from gateway.protocol.errors import ContentMissing, FilesUnavailable, InvalidKey, StoreUnavailable
+from gateway.protocol.interruption import Interruption
 from gateway.tenancy.teams.caller import Caller
 
 MAX_SLOTS: Final = 256
@@ -31,6 +34,8 @@ ATTEMPTS: Final = 3
 """Number of attempts at a line if workers fail."""
 MAX_WAIT_S: Final = 60.0
 """Maximum seconds until a line that had to wait is tried again."""
+UNCACHED: Final = ("/v1/embeddings",)
+"""Endpoints whose prompts engines do not cache, so that an interrupted line would lose its work."""
 IDLE_S: Final = 1.0
 """Seconds until the next look for lines whose gateway was killed, if no other lines are left."""
 FILES_AGAIN_S: Final = 5.0
@@ -69,6 +74,19 @@ class _Turn:
     """Model that the line names."""
     follows: bool
     """Whether the line before ran on the same worker last."""
+    former: Interrupted | None = None
+    """The line as it was interrupted, or None if it was not."""
+
+    def step_bytes(self, worker: WorkerId | None) -> float:
+        """Return the bytes of the prompt that *worker* is expected to compute."""
+        if self.former is not None and self.former.worker == worker:
+            return self.former.step
+        return self.planned.step_bytes if self.follows else self.planned.prompt_bytes
+
+    @property
+    def may_interrupt(self) -> bool:
+        """Whether the line may be interrupted (again)."""
+        return self.former is None or self.former.may_repeat
 
 
 _T = TypeVar("_T")
@@ -110,6 +128,9 @@ class LineRunner:
         """Callers to whom secrets were lent."""
         self._claimed: dict[str, deque[int]] = {}
         """Lines that were claimed and have not begun, by worker."""
+        self._interrupted: dict[int, Interrupted] = {}
+        """Lines that were interrupted and have not begun again."""
+        self._caches_prompts = batch.info.endpoint not in UNCACHED
         self._last: dict[str, int] = {}
         """Line that began last, by worker. The next one has a prefix in common with it."""
         self._outputs = files.appender(self._owner)
@@ -207,14 +228,19 @@ class LineRunner:
                 held = await self._enter([asked])
             if held is not None:
                 given, held = held, None
-                await self._run_line(number, line, _Turn(given, planned, asked, follows), tasks)
+                former = self._interrupted.pop(number, None)
+                await self._run_line(number, line, _Turn(given, planned, asked, follows, former), tasks)
         finally:
             if held is not None:
                 self._lane.leave(held)
 
-    async def _run_line(self, number: int, line: BatchLine, turn: "_Turn", tasks: asyncio.TaskGroup) -> None:
+    async def _run_line(self, number: int, line: BatchLine, turn: _Turn, tasks: asyncio.TaskGroup) -> None:
         answer = await self._answer(line, request_id_of(self._batch.id, number), turn)
         if answer is None:
+            return
+        if isinstance(answer, Interrupted):
+            self._interrupted[number] = answer
+            self._claimed.setdefault(answer.worker, deque()).appendleft(number)
             return
         await self._room.acquire()
         finishing = tasks.create_task(self._finish(number, line, answer))
@@ -257,8 +283,10 @@ class LineRunner:
                     raise
                 await self._pause(FILES_AGAIN_S)
 
-    async def _answer(self, line: BatchLine, request_id: str, turn: "_Turn") -> LineAnswer | None:
-        """Return the final answer to a line, or None if the batch stopped while the line had to wait."""
+    async def _answer(self, line: BatchLine, request_id: str, turn: _Turn) -> LineAnswer | Interrupted | None:
+        """Return the final answer to a line, or how it was interrupted. Return None if the batch stopped while the line
+        had to wait.
+        """
         body, failures = bytes(line.body), 0
         place: Place | None = turn.place
         while place is not None:
@@ -266,6 +294,8 @@ class LineRunner:
                 if not await self._may_begin(place, turn):
                     return None
                 answer = await self._ask(line.url, body, request_id, place)
+                if answer is None:
+                    return self._note_interruption(place, turn)
             finally:
                 self._lane.leave(place)
             failures += answer.is_fault
@@ -277,6 +307,11 @@ class LineRunner:
             place = await self._enter([turn.asked])
         return None
 
+    def _note_interruption(self, place: Place, turn: _Turn) -> Interrupted:
+        self._counters.interruptions[place.model] += 1
+        count = 1 if turn.former is None else turn.former.count + 1
+        return self._lane.interrupted(place, turn.step_bytes(place.worker), count)
+
     @property
     def _is_raised(self) -> bool:
         return self._batch.is_raised(self._wall_clock(), before_s=self._raise_before_s)
@@ -285,16 +320,16 @@ class LineRunner:
         """Wait for a place in the lane, and return it, or None if the batch stopped."""
         return await self._unless_stopped(lambda: self._lane.enter(asked, is_raised=self._is_raised))
 
-    async def _may_begin(self, place: Place, turn: "_Turn") -> bool:
+    async def _may_begin(self, place: Place, turn: _Turn) -> bool:
         """Wait until a line may begin at *place*. Return whether it may, which is not so if the batch stopped."""
-        planned = turn.planned
 
         async def begin() -> bool:
             await self._lane.begin(
                 place,
-                step_bytes=planned.step_bytes if turn.follows else planned.prompt_bytes,
-                prompt_bytes=planned.prompt_bytes,
+                step_bytes=turn.step_bytes(place.worker),
+                prompt_bytes=turn.planned.prompt_bytes,
                 is_raised=self._is_raised,
+                yields=self._caches_prompts and turn.may_interrupt,
             )
             return True
 
@@ -316,7 +351,8 @@ class LineRunner:
         finally:
             self._waiting.discard(slot)
 
-    async def _ask(self, url: str, body: bytes, request_id: str, place: Place) -> LineAnswer:
+    async def _ask(self, url: str, body: bytes, request_id: str, place: Place) -> LineAnswer | None:
+        """Return the answer to a line, or None if the line was interrupted."""
         info = self._batch.info
         urgency: Urgency = "raised" if self._is_raised else "without_worker" if place.worker is None else "patient"
         try:
@@ -327,14 +363,43 @@ class LineRunner:
         if caller is not self._callers.get(urgency):
             self._callers[urgency] = caller
             self._identity.lend(secret, caller)
-        answer = await answered(
-            self._app, url, body, secret=secret, request_id=request_id, worker=None if self._is_raised else place.worker
+        interruption = None if place.prefill is None else Interruption(place.prefill.yields_in_s)
+        asked = answered(
+            *(self._app, url, body),
+            secret=secret,
+            request_id=request_id,
+            worker=None if self._is_raised else place.worker,
+            interruption=interruption,
         )
-        slot = asyncio.current_task()
-        if slot is not None and slot.cancelling():
-            self._discard(answer, "stopped")
-            raise asyncio.CancelledError  # the proxy answers a cancelled request, because callers expect an answer
-        return answer
+        return await self._unless_interrupted(asked, place, interruption)
+
+    async def _unless_interrupted(
+        self, asked: Coroutine[Any, Any, LineAnswer], place: Place, interruption: Interruption | None
+    ) -> LineAnswer | None:
+        """Return the answer of *asked*, or None if the line was interrupted before its answer was complete."""
+        answering: asyncio.Task[LineAnswer] | None = None
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                answering = tasks.create_task(asked)
+                if interruption is not None:
+                    await self._watch(answering, place, interruption)
+        except asyncio.CancelledError:
+            if answering is not None and not answering.cancelled():
+                self._discard(answering.result(), "stopped")  # the proxy answers a cancelled request as well
+            raise
+        except ExceptionGroup as group:
+            raise group.exceptions[0] from None
+        is_interrupted = interruption is not None and interruption.is_done
+        if is_interrupted and (answering.cancelled() or not answering.result().is_complete):
+            return None
+        return answering.result()
+
+    async def _watch(self, answering: asyncio.Task[LineAnswer], place: Place, interruption: Interruption) -> None:
+        """Interrupt the line at *place* if another request needs the worker while it computes the prompt."""
+        while not answering.done() and not interruption.is_done and self._lane.may_interrupt(place):
+            await asyncio.wait((answering,), timeout=LOOK_S)
+            if self._lane.is_in_the_way(place):
+                interruption.interrupt()
 
     def _discard(self, answer: LineAnswer, reason: str) -> None:
         """Count a run whose answer is not used."""

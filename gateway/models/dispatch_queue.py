@@ -64,6 +64,11 @@ class DispatchQueue:
         return self._dispatcher.waiting
 
     @property
+    def others_wait(self) -> bool:
+        """Whether requests that are no lines of batches are waiting in the queue."""
+        return self._dispatcher.others_wait
+
+    @property
     def waiting_by_team(self) -> Mapping[str, int]:
         """Number of requests that are waiting in the queue, by team. Without teams, the team is ""."""
         return self._dispatcher.waiting_by_team

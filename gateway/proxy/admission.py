@@ -419,6 +419,8 @@ def _used(exchange: Exchange, account: Account, now: float) -> tuple[Outcome, To
             return "ok", _seen(exchange, account, None)
         return "ok", Tokens(usage.prompt_tokens, usage.cached_tokens or 0, usage.completion_tokens)
     if exchange.error in CUT:
+        if exchange.interruption is not None and exchange.interruption.is_done:
+            return "aborted", _NOTHING
         return "aborted", _seen(exchange, account, now) if exchange.attempts else _NOTHING
     return "failed", _seen(exchange, account, None) if exchange.streamed_events else _NOTHING
 

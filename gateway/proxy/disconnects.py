@@ -27,6 +27,11 @@ class Watch:
         self.gone = False
         self.watcher: asyncio.Task[None] | None = None
 
+    def cut(self) -> None:
+        """Cancel the request as if its caller had disconnected."""
+        self.gone = True
+        self.task.cancel()
+
 
 class Disconnects:
     """Watcher that cancels the task of a request whose caller has disconnected, at the earliest two sweeps after the

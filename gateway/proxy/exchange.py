@@ -5,6 +5,7 @@ from typing import Final, Literal
 from gateway.backends.delivery import Delivery
 from gateway.models.model import Model
 from gateway.models.routes.route import RouteChoice
+from gateway.protocol.interruption import Interruption
 from gateway.protocol.usage import Usage
 from gateway.proxy.decision import Decision
 from gateway.proxy.response_cache.response_cache import Claim
@@ -157,6 +158,8 @@ class Exchange:
     """Session as workers receive it (see `engine_session`), or None if the request names no session."""
     claim: Claim | None = None
     """Claim on the cache of responses if the answer of the request may be kept, or None."""
+    interruption: Interruption | None = None
+    """Way for the sender of the request to interrupt it, or None."""
     delivery: Delivery | None = None
     """Delivery of the request by a server in front of the gateway, or None if the gateway itself sends the request."""
     trace: Trace | None = None

@@ -8,6 +8,7 @@ from gateway.backends.delivery import Delivery
 from gateway.protocol import headers as header_rules
 from gateway.protocol.body import MAX_NAME_CHARACTERS
 from gateway.protocol.headers import Headers
+from gateway.protocol.interruption import Interruption
 from gateway.protocol.request_hints import REWRITE_HEADERS
 from gateway.tenancy.ledger.entry import Entry
 
@@ -47,6 +48,12 @@ class Incoming:
         """The only workers that may answer, or None if all may. Only the gateway itself sets them, never a caller."""
         workers: frozenset[WorkerId] | None = self._scope.get("workers")
         return workers
+
+    @property
+    def interruption(self) -> Interruption | None:
+        """Way to interrupt the request, which only the gateway itself gives to a request that it sends, or None."""
+        interruption: Interruption | None = self._scope.get("interruption")
+        return interruption
 
     @property
     def chosen_model(self) -> str | None:

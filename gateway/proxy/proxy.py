@@ -32,7 +32,7 @@ from gateway.proxy.bodies.budget import BodyShare
 from gateway.proxy.cached_answers import CachedAnswers, close_claim
 from gateway.proxy.completed_requests import CompletedRequests
 from gateway.proxy.continuation.continuation import continuation_of
-from gateway.proxy.disconnects import Disconnects
+from gateway.proxy.disconnects import Disconnects, Watch
 from gateway.proxy.downstream import Downstream, Send
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.guardrails.guard import Guard
@@ -209,7 +209,7 @@ class Proxy:
         places = None if body.places is None else await self._places(exchange, endpoint, model, sent)
         attempts = self._attempts(exchange, endpoint, caller, model, body, request, call, sent, places)
         del raw, body, call, sent  # a stream may last for minutes, and needs no prompt
-        watch = self._disconnects.begin(incoming.receive)
+        watch = _watch(self._disconnects, exchange, incoming)
         if exchange.streams:
             self._begin_stream(exchange, downstream)
         model.in_flight += 1
@@ -222,7 +222,7 @@ class Proxy:
             raise CallerGone from None
         finally:
             model.in_flight -= 1
-            self._disconnects.end(watch)
+            _end_watch(self._disconnects, exchange, watch)
             if exchange.streams:
                 self._keep_alive.end(downstream)
                 self._admission.end_stream(exchange, downstream)
@@ -346,7 +346,7 @@ class Proxy:
             allowed = exchange.delivery.allowed(model.latest.workers)
             request = request.changed(allowed=allowed, streams=exchange.streams)
         elif incoming.workers is not None:
-            request = request.changed(allowed=incoming.workers)
+            request = _bound(exchange, incoming, request, incoming.workers)
         if exchange.trace is not None:
             exchange.trace.asked(incoming, raw, body, request, caller)
         if model.pulls is not None:
@@ -357,6 +357,26 @@ class Proxy:
 def _is_seen(exchange: Exchange) -> bool:
     """Return whether the body of the answer passes through the gateway."""
     return exchange.delivery is None or exchange.delivery.shows_answers
+
+
+def _bound(exchange: Exchange, incoming: Incoming, request: Request, workers: frozenset[WorkerId]) -> Request:
+    """Return *request*, which the gateway itself sends, for one of *workers*. Its sender may interrupt it."""
+    interruption = exchange.interruption = incoming.interruption
+    return request.changed(allowed=workers, yields_in_s=None if interruption is None else interruption.yields_in_s)
+
+
+def _watch(disconnects: Disconnects, exchange: Exchange, incoming: Incoming) -> Watch:
+    """Let a disconnect of the caller, or an interruption by the sender, cancel the request from now on."""
+    watch = disconnects.begin(incoming.receive)
+    if exchange.interruption is not None:
+        exchange.interruption.begin(watch.cut)
+    return watch
+
+
+def _end_watch(disconnects: Disconnects, exchange: Exchange, watch: Watch) -> None:
+    disconnects.end(watch)
+    if exchange.interruption is not None:
+        exchange.interruption.end()
 
 
 def _trace(error: Exception) -> str:

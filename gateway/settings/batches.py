@@ -41,3 +41,11 @@ class BatchesSettings(Group):
     model_enqueued_tokens: dict[str, Count] = Field(
         default={}, description="max_enqueued_tokens for individual models, by the model's name"
     )
+    interrupt_prompts: bool = Field(
+        default=True,
+        description="whether the gateway interrupts a line whose prompt a worker computes if another request needs the "
+        "worker, and continues the line later. Set false for engines without prefix caching, which lose the work.",
+    )
+    model_interrupt_prompts: dict[str, bool] = Field(
+        default={}, description="interrupt_prompts for individual models, by the model's name"
+    )

@@ -1,4 +1,4 @@
-"""Metrics about batches: lines in flight, finished lines, discarded runs, and batches that ended."""
+"""Metrics about batches: lines in flight, finished and interrupted lines, discarded runs, and batches that ended."""
 
 from collections.abc import Iterator
 
@@ -26,6 +26,13 @@ class BatchMetrics(Collector):
         )
         for result, count in self._counters.lines.items():
             lines.add_metric((result,), count)
+        interruptions = CounterMetricFamily(
+            "warmgate_batch_interruptions",
+            "Interruptions of lines whose prompts a worker computed, because another request needed the worker.",
+            labels=("model",),
+        )
+        for model, count in self._counters.interruptions.items():
+            interruptions.add_metric((model,), count)
         ended = CounterMetricFamily(
             "warmgate_batches_ended",
             "Batches that this gateway ended by status: completed, failed, expired or cancelled.",
@@ -48,4 +55,4 @@ class BatchMetrics(Collector):
         )
         for reason, nano in self._counters.discarded_nano.items():
             cost.add_metric((reason,), nano / NANO)
-        yield from (in_flight, lines, ended, discarded, cost)
+        yield from (in_flight, lines, interruptions, ended, discarded, cost)

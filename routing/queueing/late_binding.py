@@ -37,7 +37,7 @@ from routing.queueing.release_policy import ReleasePolicy
 from routing.queueing.shared_prefixes import SharedPrefixes
 from routing.queueing.waiting import Waiting
 from routing.rendezvous import Rendezvous
-from routing.request import Request
+from routing.request import BATCH, Request
 from routing.strategies.by_name import StrategiesByName
 
 SINGLE_TEAM = Fairness(starvation_s=float("inf"))
@@ -96,6 +96,10 @@ class LateBinding:
     @property
     def waiting(self) -> int:
         return len(self._queue) + len(self._arrived)
+
+    @property
+    def others_wait(self) -> bool:
+        return any(each.request.priority != BATCH for each in self._queue)
 
     @property
     def waiting_by_team(self) -> Mapping[str, int]:

@@ -155,6 +155,35 @@ def test_an_abort_frees_the_blocks(make_engine: MakeEngine) -> None:
     assert (0, 0, 0.0) == (load.running, load.waiting, load.kv_usage)
 
 
+def test_an_aborted_prompt_keeps_the_blocks_of_the_step_that_ran(make_engine: MakeEngine) -> None:
+    """The abort comes in the second step of 2,048 tokens, which still ends. The next request begins after it."""
+    pool = BlockPool(1000)
+    engine = make_engine(pool)
+    prompt = chain("a", 625)
+    engine.submit(EngineRequest("a", 10_000, 5, prompt), 0.0)
+    engine.abort("a", 0.3)
+    engine.submit(EngineRequest("a", 10_000, 1, prompt), 0.3)
+    events = run_dry(engine)
+
+    first, last = events
+    assert isinstance(first, FirstToken)
+    assert 4096 == first.cached_tokens
+    assert [0.4196 + 0.01 + 0.5904, 1.02] == pytest.approx([first.at, last.at])
+    assert 1000 == pool.free
+    assert 10_000 == engine.load(9.0).prompt_tokens
+
+
+def test_a_second_abort_is_of_the_next_request_with_the_same_id(make_engine: MakeEngine) -> None:
+    """The engine does not know the first one any more, although its step still runs."""
+    engine = make_engine(BlockPool(1000))
+    for _ in range(2):
+        engine.submit(EngineRequest("a", 10_000, 5, chain("a", 625)), 0.0)
+        engine.abort("a", 0.1)
+
+    assert [] == run_dry(engine)
+    assert (0, 0, 0.0) == (engine.load(9.0).running, engine.load(9.0).waiting, engine.load(9.0).kv_usage)
+
+
 def test_the_next_one_takes_the_place_of_an_aborted_one(make_engine: MakeEngine) -> None:
     """What waited for blocks gets them when an abort sets them free."""
     engine = make_engine(BlockPool(10))

@@ -91,6 +91,23 @@ def test_an_aborted_decode_leaves_its_full_blocks_cached() -> None:
     assert 32 == first.cached_tokens
 
 
+def test_an_abort_in_the_last_step_keeps_the_whole_prompt() -> None:
+    """1,000 tokens are one step, which takes 0.11 s with the fixed 10 ms."""
+    engine = FifoEngine(BlockPool(100))
+    engine.submit(EngineRequest("a", 1000, 5, range(62)), 0.0)
+    engine.abort("a", 0.005)
+    engine.submit(EngineRequest("b", 1000, 1, range(62)), 0.02)
+
+    first = engine.advance(9.0)[0]
+    assert isinstance(first, FirstToken)
+    assert (992, pytest.approx(0.11 + 0.01 + 0.0008)) == (first.cached_tokens, first.at)
+
+
+def test_a_step_has_at_least_one_token() -> None:
+    with pytest.raises(ValueError, match="chunk_tokens must be at least 1, got 0"):
+        FifoEngine(BlockPool(100), chunk_tokens=0)
+
+
 class TestPulls:
     def test_missing_blocks_come_from_the_peer_before_the_prefill(self) -> None:
         """The peer holds the first eight of ten blocks: 30 ms and 128 tokens to pull, 33 tokens to compute."""

@@ -11,6 +11,9 @@ from tests.routing.examples import ANSWERED, A, B, C, a_fleet, a_request, book, 
 
 
 class TestImmediate:
+    def test_nothing_waits(self) -> None:
+        assert not Immediate(a_fleet(A), only(RoundRobin())).others_wait
+
     def test_what_is_submitted_is_released_by_the_next_poll(self) -> None:
         """Requests are released in the order of submission, on workers of any load."""
         dispatcher = Immediate(a_fleet(A), only(RoundRobin()))

@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from routing.booking import Booking
+from routing.request import BATCH
 from routing.worker import Worker, usual_busy_share
 from tests.routing.examples import a_request
 from tests.routing.worker_examples import a_worker, booked, counts, fill
@@ -717,3 +718,46 @@ def sent_elsewhere(worker: Worker, at: float, work_s: float = 1.0, *, streams: b
     booking = Booking(worker.id, a_request(streams=streams), 0, 1.0, work_s, at, is_elsewhere=True)
     worker.book_elsewhere(booking, at)
     return booking
+
+
+class TestPrefillsThatYield:
+    def test_they_delay_others_by_no_more_than_they_yield_in(self) -> None:
+        """The prefill of 10 s has 0.05 s left at the end."""
+        worker = a_worker()
+        yielding(worker, 0.0, 10.0, yields_in_s=0.1)
+
+        assert (0.1, 1, 0) == counts(worker, 0.0)
+        assert (0.1, 1, 0) == counts(worker, 9.0)
+        assert (0.05, 1, 0) == counts(worker, 9.95)
+        assert (0.0, 0, 1) == counts(worker, 10.0)
+
+    def test_work_behind_them_counts_as_usual(self) -> None:
+        worker = a_worker()
+        yielding(worker, 0.0, 10.0, yields_in_s=0.1)
+        booked(worker, 1.0, 2.0)
+
+        assert (2.1, 2, 0) == counts(worker, 1.0)
+
+    def test_they_do_not_make_the_worker_busy(self) -> None:
+        """Prefill has no higher price on a worker that computes only such prompts."""
+        worker, other = a_worker(), a_worker()
+        yielding(worker, 0.0, 10.0, yields_in_s=0.1)
+        booked(other, 0.0, 10.0, streams=False)
+
+        assert 0.0 == worker.busy_share(5.0) < other.busy_share(5.0)
+        booked(worker, 5.0, 1.0)
+        assert worker.busy_share(6.0) > 0.0
+
+    def test_only_bookings_of_others_show_that_a_worker_is_asked(self) -> None:
+        worker = a_worker()
+        yielding(worker, 3.0, 10.0, yields_in_s=0.1)
+        before = worker.asked_at
+        booked(worker, 4.0)
+
+        assert (-math.inf, 4.0) == (before, worker.asked_at)
+
+
+def yielding(worker: Worker, at: float, work_s: float, *, yields_in_s: float) -> None:
+    """Book a line of a batch that its sender can interrupt."""
+    request = a_request(streams=False).changed(priority=BATCH, yields_in_s=yields_in_s)
+    worker.book(Booking(worker.id, request, 0, 1.0, work_s, at), at)

@@ -129,6 +129,8 @@ def batch_rules(settings: Settings) -> BatchRules:
         max_lines=settings.files.max_lines,
         max_enqueued_tokens=batches.max_enqueued_tokens,
         model_enqueued_tokens=batches.model_enqueued_tokens,
+        interrupts=batches.interrupt_prompts,
+        model_interrupts=batches.model_interrupt_prompts,
     )
 
 

@@ -96,3 +96,33 @@ def test_lines_occupy_a_share_of_the_cache() -> None:
     now = 3600.0
     assert gate.may_begin(fleet, worker, step_tokens=1.0, tokens=20.0, now=now)
     assert not gate.may_begin(fleet, worker, step_tokens=1.0, tokens=21.0, now=now)
+
+
+def test_lines_that_can_be_interrupted_need_fewer_idle_workers() -> None:
+    gate = Gate(per_worker=2)
+    fleet, workers = a_fleet(8)
+    for worker in workers[:5]:
+        booked(fleet, worker.id, LONG)
+
+    def may(*, yields: bool) -> bool:
+        return gate.may_begin(fleet, workers[7], step_tokens=LONG, tokens=LONG, now=0.0, yields=yields)
+
+    assert (False, True) == (may(yields=False), may(yields=True))
+    booked(fleet, workers[5].id, LONG)
+    assert not may(yields=True)
+
+
+def test_a_prompt_begins_after_those_before_it() -> None:
+    """After an interruption, or when the last line has ended, nothing comes before it."""
+    gate = Gate(per_worker=9)
+    _, (worker,) = a_fleet(1)
+    first = gate.prefill(worker, 2000.0, 5.0)
+    second = gate.prefill(worker, 2000.0, 5.5)
+    gate.interrupt(worker.id)
+    third = gate.prefill(worker, 2000.0, 5.6)
+    gate.begin(worker.id, 1.0)
+    gate.end(worker.id, 1.0)
+    fourth = gate.prefill(worker, 2000.0, 5.7)
+
+    assert [5.0, first.ends_at, 5.6, 5.7] == [each.begins_at for each in (first, second, third, fourth)]
+    assert 5.5 == second.sent_at

@@ -1,5 +1,7 @@
 import asyncio
 
+import pytest
+
 from cache_index import WorkerId
 from gateway.batch.lane import Lane, Place
 from gateway.models.dispatch_queue import DispatchQueue
@@ -62,11 +64,11 @@ async def test_each_worker_gets_one_line_at_a_time() -> None:
     cancel(*tasks)
 
 
-def book(model: Model, worker: WorkerId | None) -> None:
+def book(model: Model, worker: WorkerId | None, now: float = 0.0) -> None:
     request = Request(
         model._hasher.prefix(b"", b""), 4, 1.0, 1.0, allowed=None if worker is None else frozenset([worker])
     )
-    model.fleet.bookings.book(request, model.fleet.candidates(request, 0.0)[0], 0.0)
+    model.fleet.bookings.book(request, model.fleet.candidates(request, now)[0], now)
 
 
 async def test_a_line_that_leaves_gives_back_its_place() -> None:
@@ -174,3 +176,44 @@ async def test_a_line_that_leaves_the_queue_holds_up_no_other() -> None:
     await settled()
 
     assert third.done()
+
+
+class TestInterruptions:
+    async def test_a_line_is_in_the_way_when_another_request_gets_its_worker(self) -> None:
+        model = a_model(Answers())
+        lane = Lane(the_models(model), per_worker=2, interrupts=lambda _model: True, sleep=at_once)
+        place = await self.begun_at(lane)
+        before = lane.may_interrupt(place), lane.is_in_the_way(place)
+        book(model, place.worker, model.dispatch_queue.now)
+        after = lane.may_interrupt(place), lane.is_in_the_way(place)
+        interrupted = lane.interrupted(place, 400.0, 3)
+
+        assert ((True, False), (True, True)) == (before, after)
+        assert (place.worker, 3) == (interrupted.worker, interrupted.count)
+        assert 1.0 <= interrupted.step <= 400.0
+
+    @pytest.mark.parametrize(
+        ("yields", "is_raised", "is_enabled"), [(False, False, True), (True, True, True), (True, False, False)]
+    )
+    async def test_other_lines_are_not_interrupted(self, yields: bool, is_raised: bool, is_enabled: bool) -> None:
+        """Those that may not be, those near the end of their batch, and those of models without interruptions."""
+        model = a_model(Answers())
+        lane = Lane(the_models(model), per_worker=2, interrupts=lambda name: is_enabled and name == "tiny")
+        place = await self.begun_at(lane, yields=yields, is_raised=is_raised)
+        book(model, place.worker, model.dispatch_queue.now)
+
+        assert (False, False) == (lane.may_interrupt(place), lane.is_in_the_way(place))
+
+    async def test_a_line_of_a_model_that_was_removed_is_not_interrupted(self) -> None:
+        model = a_model(Answers())
+        models = the_models(model)
+        lane = Lane(models, per_worker=2, interrupts=lambda _model: True)
+        place = await self.begun_at(lane)
+        place.model = "gone"
+
+        assert (False, False) == (lane.may_interrupt(place), lane.is_in_the_way(place))
+
+    async def begun_at(self, lane: Lane, *, yields: bool = True, is_raised: bool = False) -> Place:
+        place = await lane.enter(["tiny"])
+        await lane.begin(place, step_bytes=40_000, prompt_bytes=40_000, is_raised=is_raised, yields=yields)
+        return place

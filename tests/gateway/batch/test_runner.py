@@ -53,6 +53,7 @@ class _App:
         self.asked: list[str] = []
         self.model = a_model(Answers(), Answers())
         self.workers: list[frozenset[WorkerId] | None] = []
+        self.interrupted: list[str] = []
         self.may_answer = asyncio.Event()
         self.may_answer.set()
 
@@ -65,8 +66,16 @@ class _App:
         request = Request(Prefix(b""), 4, 1.0, 1.0, streams=False, allowed=scope["workers"])
         booking = fleet.bookings.book(request, fleet.candidates(request, 0.0)[0], 0.0)
         assert booking is not None
+        interruption = scope["interruption"]
         try:
+            if interruption is not None:
+                interruption.begin(_canceller())
             await self.may_answer.wait()
+        except asyncio.CancelledError:
+            if interruption is None or not interruption.is_done:
+                raise
+            self.interrupted.append(name)
+            return
         finally:
             fleet.bookings.release(booking, Outcome(Ending.ABORTED), 0.0)
         left = self.statuses.get(name)
@@ -74,6 +83,12 @@ class _App:
         headers = [(b"retry-after", b"0")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": b'{"usage":{"prompt_tokens":3}}'})
+
+
+def _canceller() -> Callable[[], object]:
+    task = asyncio.current_task()
+    assert task is not None
+    return task.cancel
 
 
 class _Identity:
@@ -103,7 +118,7 @@ class Running:
         self.clock = Clock(NOW)
         self.counters = BatchCounters()
         self.line_runners: list[LineRunner] = []
-        self.lane = Lane(the_models(app.model), per_worker=2)
+        self.lane = Lane(the_models(app.model), per_worker=2, interrupts=lambda _model: True)
         self.runner = self.another()
         stage.batches.on_change = self.runner.look
 
@@ -132,14 +147,15 @@ class Running:
         self.line_runners.append(made)
         return made
 
-    async def create(self, *names: str, model: str = "tiny", lines: list[Any] | None = None) -> str:
+    async def create(
+        self, *names: str, model: str = "tiny", lines: list[Any] | None = None, url: str = FIELDS["endpoint"]
+    ) -> str:
         made = [
-            {"custom_id": name, "method": "POST", "url": FIELDS["endpoint"], "body": {"model": model, "input": name}}
-            for name in names
+            {"custom_id": name, "method": "POST", "url": url, "body": {"model": model, "input": name}} for name in names
         ]
         content = b"".join(json.dumps(line).encode() + b"\n" for line in lines or made)
         file = await self.stage.files.upload("blue", TYPE, in_pieces(a_form(content)))
-        return await self.stage.created(input_file_id=file.id)
+        return await self.stage.created(input_file_id=file.id, endpoint=url)
 
     async def find(self, batch_id: str) -> TeamBatch:
         record = await self.stage.store.find("blue", batch_id)
@@ -465,3 +481,28 @@ async def test_a_batch_goes_on_after_most_of_a_day_without_gateways(tmp_path: Pa
     assert "completed" == batch.info.status
     assert list("abcdefghi") == await gateway.ids(batch.info.output_file_id)
     await stage.file.aclose()
+
+
+async def test_a_line_that_was_interrupted_runs_again_on_the_same_worker(tmp_path: Path) -> None:
+    """It is the next line of this worker, and it has one output."""
+    app = _App()
+    async with running(tmp_path, app) as gateway:
+        app.may_answer.clear()
+        batch_id = await gateway.create("a", url="/v1/responses")
+        async with asyncio.timeout(50):
+            while not app.asked:
+                await asyncio.sleep(0.005)
+            now, fleet = app.model.dispatch_queue.now, app.model.fleet
+            request = Request(Prefix(b""), 4, 1.0, 1.0, allowed=app.workers[0])
+            chat = fleet.bookings.book(request, fleet.candidates(request, now)[0], now)
+            assert chat is not None
+            while not app.interrupted:
+                await asyncio.sleep(0.005)
+        fleet.bookings.release(chat, Outcome(Ending.ABORTED), now)
+        app.may_answer.set()
+        batch = await gateway.ended(batch_id)
+
+        assert (["a"], ["a", "a"]) == (app.interrupted, app.asked)
+        assert 1 == len(set(app.workers))
+        assert ["a"] == await gateway.ids(batch.info.output_file_id)
+        assert ({"tiny": 1}, 1) == (gateway.counters.interruptions, gateway.counters.lines["completed"])

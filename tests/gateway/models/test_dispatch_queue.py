@@ -11,7 +11,7 @@ from gateway.protocol.errors import QueueFull
 from routing.booking import Ending
 from routing.dispatcher import Dispatch, Refusal
 from routing.explanation import Explanation
-from routing.request import Request
+from routing.request import BATCH, Request
 from tests.gateway.examples import Clock, WatchedFleet
 from tests.routing.examples import a_request
 
@@ -45,6 +45,10 @@ class Holds:
     @property
     def waiting(self) -> int:
         return len(self.held)
+
+    @property
+    def others_wait(self) -> bool:
+        return any(request.priority != BATCH for request in self.held)
 
     def oldest_wait_s(self, now: float) -> float:
         return now - self.times[0] if self.held else 0.0

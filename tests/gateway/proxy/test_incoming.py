@@ -3,6 +3,7 @@
 from typing import Any
 
 from cache_index import WorkerId
+from gateway.protocol.interruption import Interruption
 from gateway.proxy.incoming import JSON, Incoming
 
 
@@ -79,3 +80,10 @@ def test_only_a_gateway_in_front_of_a_picker_chooses_the_model() -> None:
 
     assert ("a" * 512, "former", None) == (both.chosen_model, former.chosen_model, none.chosen_model)
     assert incoming(*headers).chosen_model is None
+
+
+def test_only_the_gateway_can_interrupt_a_request() -> None:
+    interruption = Interruption(0.1)
+
+    assert incoming((b"interruption", b"a")).interruption is None
+    assert interruption is Incoming({"headers": [], "interruption": interruption}, _nothing).interruption

@@ -822,6 +822,10 @@ class NeverYet:
     def refused(self) -> list[Refusal]:
         return []
 
+    @property
+    def others_wait(self) -> bool:
+        return bool(self.held)
+
     def oldest_wait_s(self, now: float) -> float:
         return 0.0
 

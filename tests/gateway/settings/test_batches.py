@@ -11,3 +11,4 @@ def test_enqueued_tokens_have_no_limit_by_default() -> None:
     settings = BatchesSettings()
 
     assert (None, {}) == (settings.max_enqueued_tokens, settings.model_enqueued_tokens)
+    assert (True, {}) == (settings.interrupt_prompts, settings.model_interrupt_prompts)

@@ -17,6 +17,7 @@ def test_lines_and_batches_are_counted() -> None:
     counters.in_flight.update(tiny=3)
     counters.in_flight[""] = 1
     counters.lines.update(completed=5)
+    counters.interruptions.update(tiny=7)
     counters.ended.update(expired=2)
     counters.discarded.update(late=4)
     counters.discarded_nano.update(late=1_500_000_000)
@@ -25,6 +26,7 @@ def test_lines_and_batches_are_counted() -> None:
         'warmgate_batch_lines_in_flight{model="tiny"} 3.0',
         'warmgate_batch_lines_in_flight{model="unknown"} 1.0',
         'warmgate_batch_lines_total{result="completed"} 5.0',
+        'warmgate_batch_interruptions_total{model="tiny"} 7.0',
         'warmgate_batches_ended_total{status="expired"} 2.0',
         'warmgate_batch_discarded_runs_total{reason="late"} 4.0',
         'warmgate_batch_discarded_cost_usd_total{reason="late"} 1.5',

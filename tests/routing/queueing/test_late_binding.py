@@ -16,7 +16,7 @@ from routing.queueing.fair_queue import Fairness
 from routing.queueing.late_binding import LateBinding
 from routing.queueing.release_policy import ReleasePolicy
 from routing.rendezvous import Rendezvous
-from routing.request import NORMAL, Request
+from routing.request import BATCH, NORMAL, Request
 from routing.strategies import NAMES, STRATEGIES
 from routing.strategies.by_name import StrategiesByName
 from tests.routing.examples import ABORTED, ANSWERED, FAILED, A, B, C, a_fleet, a_request, book, prompt, seeded
@@ -70,6 +70,16 @@ class TestHolding:
         assert (1, 2.0) == (dispatcher.waiting, dispatcher.oldest_wait_s(3.0))
         fleet.bookings.first_byte(running, 3.0)
         assert [("one", "a")] == sent(dispatcher.poll(3.0))
+
+    def test_lines_of_batches_are_no_others_that_wait(self) -> None:
+        fleet = a_fleet(A)
+        held(fleet, A)
+        dispatcher = late(fleet)
+        dispatcher.submit(asked("abc", "line", priority=BATCH), 1.0)
+        alone = dispatcher.others_wait
+        dispatcher.submit(asked("abc", "one"), 1.0)
+
+        assert (False, True) == (alone, dispatcher.others_wait)
 
     def test_it_is_sent_when_the_worker_is_about_to_be_free(self) -> None:
         """50 ms before the end of its prefill, so that the worker never idles; nothing else has to happen."""
