@@ -2,8 +2,8 @@
 
 1. While other requests use the fleet, a line begins only on a worker that computes no other prompt. A request that then
    arrives waits for at most one prompt of a line, and for a step of the engine if the line can be interrupted.
-2. If the prompt of a line takes long to compute, other workers must be idle, so that a request that arrives finds one:
-   a few if the line can be interrupted (see `gateway.batch.interruptions`), and otherwise most of them.
+2. Other workers must be idle, so that a request that arrives finds one: a few if the line can be interrupted (see
+   `gateway.batch.interruptions`). Otherwise, most of them if the prompt of the line takes long to compute.
 3. While no other requests use the fleet, a line begins on a worker whose engine would begin it almost at once. Lines
    show no end of their prefill, so the reports of the engine's queue decide, and not the predicted times alone.
 4. A worker has at most N lines in flight, and they occupy at most a share of its cache.
@@ -21,11 +21,13 @@ from routing.fleet import Fleet
 from routing.worker import Worker
 
 SHORT_S: Final = 0.2
-"""Seconds to compute the prompt of a line that needs no other idle worker: a step of 2,048 tokens on a usual GPU."""
+"""Seconds to compute the prompt of a line that cannot be interrupted and needs no other idle worker: a step of 2,048
+tokens on a usual GPU.
+"""
 IDLE_SHARE: Final = 0.75
 """Share of the workers that must be idle before a line with a longer prompt begins."""
 YIELDING_IDLE_SHARE: Final = 0.375
-"""Share of the workers that must be idle before a line with a longer prompt begins that can be interrupted."""
+"""Share of the workers that must be idle before a line begins that can be interrupted, whatever its prompt takes."""
 QUIET_S: Final = 10.0
 """Seconds without another request after which lines no longer leave workers idle."""
 
@@ -69,9 +71,9 @@ class Gate:
         if now > self._used_at + QUIET_S:
             return worker.room(worker.load(now).backlog_s, 0.0, now) >= 1.0
         idle = [each for each in ready if _is_idle(each, now)]
-        is_short = worker.prefill_s(step_tokens) <= SHORT_S
+        is_free = not yields and worker.prefill_s(step_tokens) <= SHORT_S
         share = YIELDING_IDLE_SHARE if yields else IDLE_SHARE
-        return worker in idle and (is_short or len(idle) >= math.ceil(share * len(ready)))
+        return worker in idle and (is_free or len(idle) >= math.ceil(share * len(ready)))
 
     def prefill(self, worker: Worker, step_tokens: float, now: float) -> Prefill:
         """Return the computation of a prompt on *worker*, to which a line is sent at *now*. Call `interrupt` if it is

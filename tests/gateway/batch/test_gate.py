@@ -99,17 +99,18 @@ def test_lines_occupy_a_share_of_the_cache() -> None:
 
 
 def test_lines_that_can_be_interrupted_need_fewer_idle_workers() -> None:
+    """Short ones need as many as long ones."""
     gate = Gate(per_worker=2)
     fleet, workers = a_fleet(8)
     for worker in workers[:5]:
         booked(fleet, worker.id, LONG)
 
-    def may(*, yields: bool) -> bool:
-        return gate.may_begin(fleet, workers[7], step_tokens=LONG, tokens=LONG, now=0.0, yields=yields)
+    def may(step: float = LONG, *, yields: bool) -> bool:
+        return gate.may_begin(fleet, workers[7], step_tokens=step, tokens=step, now=0.0, yields=yields)
 
     assert (False, True) == (may(yields=False), may(yields=True))
     booked(fleet, workers[5].id, LONG)
-    assert not may(yields=True)
+    assert (False, False, True) == (may(yields=True), may(1.0, yields=True), may(1.0, yields=False))
 
 
 def test_a_prompt_begins_after_those_before_it() -> None:
