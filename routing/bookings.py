@@ -13,7 +13,7 @@ from routing.learning.estimates import BytesPerToken, OutputLength
 from routing.learning.rates import Rates
 from routing.loads import NO_LOADS
 from routing.pull_outcomes import PullOutcomes
-from routing.request import Request
+from routing.request import BATCH, Request
 from routing.sessions import Sessions
 from routing.shared_worker_load import SharedWorkerLoad
 from routing.worker import Worker
@@ -248,7 +248,8 @@ class Bookings:
         # Otherwise the computed share, or the loaded one, is unknown.
         if (request.writes_cache or outcome.cached_tokens is not None) and _loaded_as_predicted(booking, outcome):
             worker.learn(booking, now, uncached_tokens=uncached, completion_tokens=outcome.completion_tokens)
-            self._sessions.answered(uncached + (outcome.completion_tokens or 0))
+            if request.priority != BATCH:
+                self._sessions.answered(uncached + (outcome.completion_tokens or 0))
         self._caches.record_answer(worker.id, request, answer_blocks)
 
 

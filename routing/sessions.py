@@ -9,7 +9,7 @@ from cache_index import WorkerId
 from cache_index.prefix import HASH_BYTES
 from routing.learning.session_size import SessionSize
 from routing.live_sessions import LiveSessions, Session
-from routing.request import Request
+from routing.request import BATCH, Request
 
 if TYPE_CHECKING:  # mypyc makes machine words of these; not needed at run time
     from mypy_extensions import i64
@@ -51,8 +51,11 @@ class Sessions:
     def begins(self, request: Request) -> bool:
         """Return whether *request*, which has just arrived, is the first of its session, and record the session.
 
-        The cost is O(1) for a named session, and else O(blocks of the prompt), some 10 ns per block.
+        The cost is O(1) for a named session, and else O(blocks of the prompt), some 10 ns per block. Lines of batches
+        are not recorded, because nothing continues their prompts.
         """
+        if request.priority == BATCH:
+            return True
         if request.session is not None:
             self.recognized["named"] += 1
             return self._record_named(hash(request.session))
@@ -73,6 +76,8 @@ class Sessions:
 
     def sent(self, request: Request, worker: WorkerId, uncached_tokens: float) -> None:
         """Record that *request* was sent to *worker*, which computes *uncached_tokens* tokens of its prompt."""
+        if request.priority == BATCH:
+            return
         session = self._named.get(hash(request.session)) if request.session is not None else self._unnamed(request)
         self._size.asked(request.prompt_tokens)
         self._size.sent(begins_session=session is None or not self._live.has_begun(session))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from routing.live_sessions import Session
-from routing.request import Request
+from routing.request import BATCH, Request
 from routing.sessions import FILTER_SLOTS, MAX_LOOPED_BLOCKS, PromptEnds, Sessions
 from tests.routing.examples import A, B, a_request
 
@@ -211,3 +211,14 @@ def test_live_sessions_need_the_space_of_long_prompts() -> None:
 
     assert 164.0 == pytest.approx(sessions.needed_tokens(A, 2), rel=0.01)
     assert 0.0 == sessions.needed_tokens(B, 2)
+
+
+def test_lines_of_batches_are_no_sessions() -> None:
+    """Nothing continues their prompts, so they need no room in a cache later."""
+    sessions = Sessions()
+    line = a_request("abc", prompt_tokens=90.0, session="x").changed(priority=BATCH)
+    begun = [sessions.begins(line) for _ in range(2)]
+    sessions.sent(line, A, 90.0)
+
+    assert ([True, True], 0.0) == (begun, sessions.needed_tokens(A, 2))
+    assert 0 == sum(sessions.recognized.values())
