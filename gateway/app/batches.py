@@ -52,13 +52,7 @@ def batch_parts(
     stores: Stores = tenancy.stores
     files = Files(stores.files, contents, file_rules, wall_clock=wall_clock)
     identity = KeyIdentity(tenancy.directory, tenancy.access)
-    lane = Lane(
-        models,
-        per_worker=batch_rules.max_in_flight_per_worker,
-        max_cache_share=batch_rules.max_cache_share,
-        interrupts=lambda model: batch_rules.model_interrupts.get(model, batch_rules.interrupts),
-        counters=counters,
-    )
+    lane = _lane(models, batch_rules, counters)
 
     def line_runner(batch: TeamBatch, files: BatchFiles) -> LineRunner:
         return LineRunner(
@@ -96,6 +90,16 @@ def batch_parts(
         stores.batches, stores.batch_lines, files, batch_rules, wall_clock=wall_clock, on_change=runner.look
     )
     return BatchParts(files, batches, runner)
+
+
+def _lane(models: Models, rules: BatchRules, counters: BatchCounters) -> Lane:
+    return Lane(
+        models,
+        per_worker=rules.max_in_flight_per_worker,
+        max_cache_share=rules.max_cache_share,
+        interrupts=lambda model: rules.model_interrupts.get(model, rules.interrupts),
+        counters=counters,
+    )
 
 
 def _token_count(models: Models, asked: str, size: int) -> int:

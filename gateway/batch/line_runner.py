@@ -2,7 +2,6 @@
 
 import asyncio
 import secrets
-from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import msgspec
 from cache_index import WorkerId
 from gateway.batch.batch import TeamBatch
 from gateway.batch.batch_files import BatchFiles
+from gateway.batch.claimed_lines import ClaimedLines
 from gateway.batch.counters import BatchCounters
 from gateway.batch.identity import Urgency
 from gateway.batch.interruptions import LOOK_S, Interrupted
@@ -126,13 +126,8 @@ class LineRunner:
         self._secret = f"batch-{secrets.token_hex(32)}"
         self._callers: dict[Urgency, Caller] = {}
         """Callers to whom secrets were lent."""
-        self._claimed: dict[str, deque[int]] = {}
-        """Lines that were claimed and have not begun, by worker."""
-        self._interrupted: dict[int, Interrupted] = {}
-        """Lines that were interrupted and have not begun again."""
+        self._claimed = ClaimedLines(lines, batch.ref, self._owner, lease_s=lease_s, wall_clock=wall_clock)
         self._caches_prompts = batch.info.endpoint not in UNCACHED
-        self._last: dict[str, int] = {}
-        """Line that began last, by worker. The next one has a prefix in common with it."""
         self._outputs = files.appender(self._owner)
         self._room = asyncio.Semaphore(FINISHING)
         self._finishing: set[asyncio.Task[None]] = set()
@@ -179,7 +174,7 @@ class LineRunner:
         while True:
             await self._sleep(self._lease_s / 3)
             with suppress(StoreUnavailable):  # the lease then ends, and the lines run again elsewhere
-                await self._lines.renew(self._batch.ref, self._owner, until=self._wall_clock() + self._lease_s)
+                await self._claimed.renew()
 
     async def _slot(self, count: int, tasks: asyncio.TaskGroup) -> None:
         """Run lines one after the other. Each gets a place first, because each worker has lines of its own."""
@@ -188,7 +183,7 @@ class LineRunner:
             if place is None:
                 return
             try:
-                number = await self._next(place, count)
+                number = await self._claimed.next(_worker_of(place), count)
             except BaseException:
                 self._lane.leave(place)
                 raise
@@ -202,24 +197,10 @@ class LineRunner:
                 return
             await self._pause(IDLE_S)
 
-    async def _next(self, place: Place, count: int) -> int | None:
-        """Return the next line of the worker of *place*, or None without lines."""
-        worker = NO_WORKER if place.worker is None else place.worker
-        claimed = self._claimed.setdefault(worker, deque())
-        if not claimed:
-            now, until = self._wall_clock(), self._wall_clock() + self._lease_s
-            found = await self._lines.claim(self._batch.ref, self._owner, count, now=now, until=until, worker=worker)
-            claimed.extend(found)
-        # Without lines in the store, help with lines that were claimed for another worker, which may be down by now.
-        lines = claimed or max(self._claimed.values(), key=len)
-        return lines.popleft() if lines else None
-
     async def _run_at(self, place: Place, number: int, tasks: asyncio.TaskGroup) -> None:
         """Run the line *number* at *place*, which this method gives back."""
         held: Place | None = place
-        worker = NO_WORKER if place.worker is None else place.worker
-        follows = self._last.get(worker) == number - 1
-        self._last[worker] = number
+        follows = self._claimed.follows(_worker_of(place), number)
         try:
             planned, line = await self._until_stored(lambda: self._files.line(number))
             asked = _model_in(bytes(line.body)).model
@@ -228,7 +209,7 @@ class LineRunner:
                 held = await self._enter([asked])
             if held is not None:
                 given, held = held, None
-                former = self._interrupted.pop(number, None)
+                former = self._claimed.interruption(number)
                 await self._run_line(number, line, _Turn(given, planned, asked, follows, former), tasks)
         finally:
             if held is not None:
@@ -239,8 +220,7 @@ class LineRunner:
         if answer is None:
             return
         if isinstance(answer, Interrupted):
-            self._interrupted[number] = answer
-            self._claimed.setdefault(answer.worker, deque()).appendleft(number)
+            self._claimed.put_back(number, answer)
             return
         await self._room.acquire()
         finishing = tasks.create_task(self._finish(number, line, answer))
@@ -413,3 +393,7 @@ class LineRunner:
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._stopped.wait()
+
+
+def _worker_of(place: Place) -> str:
+    return NO_WORKER if place.worker is None else place.worker
