@@ -101,7 +101,7 @@ async def metrics(request: Request) -> Response:
     completed_requests.settle()  # a scrape sees every request that has ended before it
     counted: Metrics = request.app.state.metrics
     merge: MergedMetrics | None = request.app.state.merged_metrics
-    exposition = counted.exposition() if merge is None else await merge()
+    exposition = await (counted.exposition_in_slices() if merge is None else merge())
     return Response(exposition, headers={"content-type": CONTENT_TYPE_PLAIN_0_0_4})
 
 

@@ -798,7 +798,7 @@ def _metrics(settings: Settings, fleet: _Fleet, *others: Collector) -> Metrics:
         ProcessMetrics(),
         BuildInfo(),
     ):
-        metrics.registry.register(collector)
+        metrics.register(collector)
     return metrics
 
 

@@ -57,7 +57,7 @@ async def test_what_no_one_foresaw_has_openais_shape_too() -> None:
             raise ZeroDivisionError("inside")
 
     metrics = Metrics()
-    metrics.registry.register(Fails())
+    metrics.register(Fails())
     caller = Caller(method="GET", path="/metrics")
     with pytest.raises(ZeroDivisionError):
         await caller.call(an_api(metrics))

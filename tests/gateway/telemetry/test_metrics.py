@@ -1,7 +1,12 @@
 """Prometheus metrics."""
 
+import asyncio
+from collections.abc import Iterator
+
 import pytest
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
 from cache_index import WorkerId
 from gateway.backends.engine_metrics import EngineReading, Observation
@@ -25,7 +30,7 @@ def samples(metrics: Metrics, name: str) -> dict[tuple[str, ...], float]:
 
 def with_state(model: Model, *, clock: Clock | None = None) -> Metrics:
     metrics = Metrics()
-    metrics.registry.register(StateCollector([model], an_index(), max_index_bytes=1000, clock=clock or Clock(0.0)))
+    metrics.register(StateCollector([model], an_index(), max_index_bytes=1000, clock=clock or Clock(0.0)))
     return metrics
 
 
@@ -238,7 +243,7 @@ def test_what_settings_name_stands_beside_what_it_comes_to() -> None:
 def test_the_index_shows_its_size_beside_its_limit() -> None:
     """In bytes."""
     metrics, index = Metrics(), an_index()
-    metrics.registry.register(StateCollector([], index, max_index_bytes=1000, clock=Clock()))
+    metrics.register(StateCollector([], index, max_index_bytes=1000, clock=Clock()))
     index.record(WorkerId("a"), a_request("abc").prefix)
 
     assert {(): 1000.0} == samples(metrics, "warmgate_index_max_bytes")
@@ -266,3 +271,43 @@ def test_a_series_is_there_from_a_models_first_request() -> None:
 
     for line in (b"retries_total", b"fallbacks_total", b"request_duration_seconds_count"):
         assert b"warmgate_" + line + b'{model="tiny"} 0.0\n' in metrics.exposition()
+
+
+class ManyGauges(Collector):
+    def collect(self) -> Iterator[Metric]:
+        for number in range(300):
+            yield GaugeMetricFamily(f"gauge_{number}", "A number.", number)
+
+
+async def test_other_tasks_run_while_the_metrics_are_written() -> None:
+    """300 families of 3 lines are written in pieces of at least 64 lines. The text is the same."""
+    metrics = Metrics()
+    metrics.register(ManyGauges())
+    writing = asyncio.create_task(metrics.exposition_in_slices())
+    turns = 0
+    while not writing.done():
+        await asyncio.sleep(0)
+        turns += 1
+
+    assert 13 <= turns <= 17
+    assert metrics.exposition() == writing.result()
+    assert b"\ngauge_299 299.0\n" in writing.result()
+
+
+async def test_a_collector_is_not_interrupted() -> None:
+    """Otherwise a dict that it reads could change meanwhile."""
+    values = dict.fromkeys(range(100), 0)
+
+    class Values(Collector):
+        def collect(self) -> Iterator[Metric]:
+            for number in values:
+                yield GaugeMetricFamily(f"gauge_{number}", "A number.", number)
+
+    metrics = Metrics()
+    metrics.register(Values())
+    writing = asyncio.create_task(metrics.exposition_in_slices())
+    await asyncio.sleep(0)
+    values[100] = 0
+
+    assert b"gauge_99 " in await writing
+    assert b"gauge_100 " not in writing.result()
