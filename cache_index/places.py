@@ -3,6 +3,7 @@
 from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from typing import Final
 
 import numpy as np
 
@@ -16,9 +17,13 @@ _LONG = 16
 """Minimum number of blocks in a run that is stored in an array instead of the dict."""
 _MIN_WAITING = 1024
 _MAX_WAITING = 1 << 15
-"""Maximum number of blocks to sort at once, which takes 2 ms. Sorting four times as many would take 8 ms but halve the
-total time.
+"""Maximum number of blocks to collect before they are merged. Four times as many would halve the time of merging."""
+PIECE: Final = 1 << 12
+"""Maximum number of blocks to sort at once, which takes 0.2 ms. Combining the pieces of `_MAX_WAITING` blocks takes
+less than 1 ms, because a stable sort only merges sorted pieces. Sorting so many unsorted blocks would take 3 ms.
 """
+MERGE_EVERY: Final = 128
+"""Minimum number of new blocks between two merges, because an engine may report them one by one."""
 _WAITING_SHARE = 1 / 3
 """Maximum ratio of unsorted to sorted blocks. A lower ratio takes less memory but more time, because every merge moves
 all blocks.
@@ -30,9 +35,10 @@ class Places:
     """Mapping from engine hashes to places in the block tree. Hashes and places are below 2**64, and no place is 0.
 
     1. New blocks are first collected: short runs in a dict, and long runs in arrays. A long run moves to the dict when
-       one of its hashes may be looked up.
-    2. When there are enough new blocks, they are sorted and merged into sorted columns. Each `put` merges into only one
-       column, so that no call takes long. A column has all hashes from its lower bound to the bound of the next column.
+       one of its hashes may be looked up. Every `PIECE` collected blocks are sorted.
+    2. When there are enough new blocks, their pieces are combined and merged into sorted columns. A `put` merges into
+       at most one column, so that no call takes long. A column has all hashes from its lower bound to the bound of the
+       next column.
     """
 
     __slots__ = (
@@ -43,10 +49,13 @@ class Places:
         "_lost",
         "_merged",
         "_new",
+        "_pieces",
+        "_pieces_rows",
         "_rows",
         "_run_hashes",
         "_runs",
         "_sorted",
+        "_unmerged",
     )
 
     def __init__(self) -> None:
@@ -57,14 +66,19 @@ class Places:
         self._columns = [Column()]
         self._bounds: list[int] = []
         """Lowest hash of every sorted column except the first."""
+        self._pieces: list[Column] = []
+        """Sorted pieces of new blocks, oldest first."""
+        self._pieces_rows = 0
         self._sorted: Column | None = None
         """Sorted blocks that are being merged into the columns, or None."""
         self._merged = 0
         """Number of sorted blocks in `_sorted` that are already merged into the columns."""
+        self._unmerged = 0
+        """Number of blocks that were added since the last merge into a column."""
         self._rows = 0
-        """Total number of rows in the columns and in the blocks being merged."""
+        """Total number of rows in the columns, in the pieces and in the blocks being merged."""
         self._gone = 0
-        """Number of removed rows in the columns and in the blocks being merged."""
+        """Number of those rows whose block was removed."""
         self._new: dict[int, int] = {}
         self._leave_runs()
 
@@ -106,10 +120,15 @@ class Places:
             self._run_hashes.extend(array("Q", hashes))
             self._runs.append((len(hashes), first))
             self._ends[hashes[-1]] = first + len(hashes) - 1
-        if self._sorted is not None:
-            self._merge_some(self._sorted)
-        elif len(self._new) + len(self._run_hashes) > max(_MIN_WAITING, min(_MAX_WAITING, self._rows * _WAITING_SHARE)):
+        collected = len(self._new) + len(self._run_hashes)
+        self._unmerged += len(hashes)
+        if collected >= PIECE:
             self._sort()
+        elif self._sorted is not None:
+            if self._unmerged >= MERGE_EVERY:
+                self._merge_some(self._sorted)
+        elif collected + self._pieces_rows > self._max_waiting():
+            self._combine()
 
     def lost(self) -> list[int]:
         """Return and clear the places whose hash was reassigned to another block. Some reassignments are detected only
@@ -163,17 +182,23 @@ class Places:
         """Return the places of all blocks in the tree. O(blocks)."""
         return np.concatenate([self._in_order()[1], self._unsorted()[1]])
 
+    def _max_waiting(self) -> float:
+        """Return the number of new blocks above which they are merged into the columns."""
+        return max(_MIN_WAITING, min(_MAX_WAITING, (self._rows - self._pieces_rows) * _WAITING_SHARE))
+
     def _in_order(self) -> Rows:
-        """Return the rows of all columns and of the blocks that are being merged."""
-        rows = [column.kept() for column in self._columns]
+        """Return the rows of all columns, of the pieces and of the blocks that are being merged."""
+        rows = [column.kept() for column in (*self._columns, *self._pieces)]
         if self._sorted is not None:
             rows.append(self._sorted.kept(self._merged))
         return np.concatenate([hashes for hashes, _ in rows]), np.concatenate([places for _, places in rows])
 
     def _find(self, engine_hash: int) -> tuple[Column, int] | None:
-        """Return the column and row of a hash, or None if the hash is missing. Blocks being merged are newer and
-        therefore searched first.
-        """
+        """Return the column and row of a hash, or None if the hash is missing. Newer blocks are searched first."""
+        for piece in reversed(self._pieces):
+            at = piece.find(engine_hash, 0)
+            if at is not None:
+                return piece, at
         if self._sorted is not None:
             at = self._sorted.find(engine_hash, self._merged)
             if at is not None:
@@ -199,24 +224,44 @@ class Places:
         self._leave_runs()
 
     def _sort(self) -> None:
-        """Sort all collected blocks and start to merge them into the columns."""
-        hashes, places = self._unsorted()
-        order = hashes.argsort()
+        """Sort all collected blocks into a new piece."""
+        hashes, places = self._distinct(*self._unsorted())
+        self._pieces.append(Column(hashes, places))
+        self._pieces_rows += len(hashes)
+        self._rows += len(hashes)
+        self._new = {}
+        self._leave_runs()
+
+    def _combine(self) -> None:
+        """Combine all collected blocks and all pieces, and start to merge them into the columns."""
+        self._sort()
+        pieces = [piece.kept() for piece in self._pieces]
+        self._rows -= self._pieces_rows
+        self._gone -= sum([piece.gone for piece in self._pieces])
+        self._pieces, self._pieces_rows = [], 0
+        hashes, places = self._distinct(
+            np.concatenate([hashes for hashes, _ in pieces]), np.concatenate([places for _, places in pieces])
+        )
+        self._rows += len(hashes)
+        self._sorted = Column(hashes, places)
+        self._merged = self._unmerged = 0
+        if len(hashes) <= PIECE:
+            self._merge_some(self._sorted)
+
+    def _distinct(self, hashes: Words, places: Words) -> Rows:
+        """Return the rows sorted by hash. If a hash occurs several times, only the last place is kept."""
+        order = hashes.argsort(kind="stable")
         hashes, places = hashes[order], places[order]
         again = hashes[1:] == hashes[:-1]
         if again.any():
             self._lost += places[:-1][again].tolist()
             last = np.append(~again, [True])
             hashes, places = hashes[last], places[last]
-        self._sorted = Column(hashes, places)
-        self._merged = 0
-        self._rows += len(hashes)
-        self._new = {}
-        self._leave_runs()
-        self._merge_some(self._sorted)
+        return hashes, places
 
     def _merge_some(self, waiting: Column) -> None:
         """Merge the next rows of *waiting* into one column."""
+        self._unmerged = 0
         begin = self._merged
         at = bisect_right(self._bounds, waiting.hashes[begin])
         end = bisect_left(waiting.hashes, self._bounds[at], begin) if at < len(self._bounds) else len(waiting.hashes)
@@ -242,10 +287,10 @@ class Places:
         self._bounds[at:at] = [column.hashes[0] for column in columns[1:]]
 
     def _tidy(self, column: Column) -> None:
-        """Remove deleted rows from *column*, unless the column is being merged."""
+        """Remove deleted rows from *column*, unless the column is a piece or is being merged."""
         if not len(self):
             self._forget_all()
-        elif column is not self._sorted:
+        elif column in self._columns:
             self._replace(column, column.kept())
 
     def _unsorted(self) -> Rows:

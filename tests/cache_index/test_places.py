@@ -5,7 +5,7 @@ import random
 import pytest
 
 from cache_index.column import MAX_ROWS
-from cache_index.places import Places
+from cache_index.places import MERGE_EVERY, PIECE, Places
 
 MANY = 5 * MAX_ROWS
 """Blocks that take several columns."""
@@ -136,11 +136,11 @@ def test_one_column_is_merged_with_each_put() -> None:
     hashes = [rng.getrandbits(64) for _ in range(MANY)]
     at, puts = 0, 0
     while at < MANY:
+        pieces, merged = len(places._pieces), places._merged
         was_merging = places._sorted is not None
-        merged = places._merged
-        places.put(hashes[at : at + 100], 1 + at)
-        at += 100
-        if was_merging:
+        places.put(hashes[at : at + MERGE_EVERY], 1 + at)
+        at += MERGE_EVERY
+        if was_merging and len(places._pieces) == pieces:
             puts += 1
             assert places._sorted is None or places._merged > merged
             assert [1 + at - 100, 1 + at - 1] == [places.get(hashes[at - 100]), places.get(hashes[at - 1])]
@@ -150,6 +150,25 @@ def test_one_column_is_merged_with_each_put() -> None:
 
     assert puts >= 3
     assert {*range(1, MANY + 1)} == set(places.all().tolist())
+
+
+def test_single_blocks_are_merged_no_more_often_than_runs() -> None:
+    """An engine may report its blocks one by one, and a merge takes half a millisecond."""
+    rng = random.Random(9)
+    places = Places()
+    begun = 0
+    while not is_merging(places):
+        places.put([rng.getrandbits(64) for _ in range(1000)], 1 + 1000 * begun)
+        begun += 1
+    merged = places._merged
+    for number in range(MERGE_EVERY - 1):
+        places.put([rng.getrandbits(64)], 10**9 + number)
+
+    assert merged == places._merged
+
+    places.put([rng.getrandbits(64)], 2 * 10**9)
+
+    assert not is_merging(places) or places._merged > merged
 
 
 def test_what_is_taken_out_while_it_is_merged_is_gone() -> None:
@@ -192,6 +211,65 @@ def test_all_may_be_taken_out_while_some_is_merged() -> None:
     places.put([7], 70)
 
     assert 70 == places.get(7)
+
+
+def in_pieces(hashes: list[int]) -> Places:
+    """All but 10,000 of *hashes* are in columns. The others wait in sorted pieces and runs."""
+    places = Places()
+    for begin in range(0, len(hashes) - 10_000, 1000):
+        places.put(hashes[begin : begin + 1000], 1 + begin)
+    while is_merging(places) or places._pieces:
+        places.put([random.Random(len(places)).getrandbits(64)], 10**9 + len(places))
+    for begin in range(len(hashes) - 10_000, len(hashes), 100):
+        places.put(hashes[begin : begin + 100], 1 + begin)
+    return places
+
+
+def test_new_blocks_are_sorted_a_piece_at_a_time() -> None:
+    """No call sorts more than a piece, and all blocks are found, removed and counted in every piece."""
+    rng = random.Random(6)
+    hashes = [rng.getrandbits(64) for _ in range(MANY)]
+    places = in_pieces(hashes)
+    before = len(places)
+    some = rng.sample(range(MANY), 500)
+
+    assert 2 == len(places._pieces)
+    assert all(PIECE <= len(piece.hashes) < PIECE + 100 for piece in places._pieces)
+    assert [1 + at for at in some] == [places.get(hashes[at]) for at in some]
+    assert [1 + at for at in some] == [places.pop(hashes[at]) for at in some]
+    assert [None] * 500 == [places.get(hashes[at]) for at in some]
+    assert before - 500 == len(places) == len(places.all())
+
+
+def test_a_block_that_is_not_known_opens_only_the_runs_after_the_last_piece() -> None:
+    """An opened block takes more memory and more time."""
+    rng = random.Random(7)
+    places = in_pieces([rng.getrandbits(64) for _ in range(MANY)])
+    waiting = len(places._run_hashes)
+
+    assert 0 < waiting < PIECE
+    assert places.get(rng.getrandbits(64)) is None
+    assert (waiting, 0) == (len(places._new), len(places._run_hashes))
+
+
+def test_the_last_place_counts_of_a_hash_in_several_pieces() -> None:
+    """The former places are lost when the pieces are combined."""
+    rng = random.Random(8)
+    hashes = [rng.getrandbits(64) for _ in range(MANY)]
+    places = in_pieces(hashes)
+    first = MANY - 10_000
+    places.put(hashes[first : first + 4500], 2 * 10**9)
+
+    assert 3 == len(places._pieces)
+    assert [2 * 10**9, 2 * 10**9 + 4499] == [places.get(hashes[first]), places.get(hashes[first + 4499])]
+
+    lost: list[int] = []
+    while places._pieces:
+        places.put([rng.getrandbits(64) for _ in range(1000)], 3 * 10**9)
+        lost += places.lost()
+
+    assert list(range(1 + first, 1 + first + 4500)) == sorted(lost)
+    assert [2 * 10**9, 2 * 10**9 + 4499] == [places.get(hashes[first]), places.get(hashes[first + 4499])]
 
 
 def test_random_calls_do_what_a_dict_does() -> None:
