@@ -9,7 +9,11 @@ WINDOW: Final = 64
 QUANTILE: Final = 0.9
 """Quantile of recent answer lengths to reserve. One answer in ten is longer, and is settled like all others."""
 EVERY: Final = 8
-"""Number of answers between two estimates of the length. The expected length is unknown before the first estimate."""
+"""Number of answers between two estimates of the length until `WINDOW` answers are known. The length is unknown before
+the first estimate.
+"""
+EVERY_KNOWN: Final = 32
+"""Number of answers between two estimates from then on. An estimate sorts `WINDOW` numbers."""
 SIZES: Final = 9
 """Number of request classes by `max_tokens`: unlimited, below 4, 16, 64 ... 16,384, and more. Separate classes are
 needed, because answers to requests for one token predict nothing about requests for thousands.
@@ -36,13 +40,15 @@ class RecentLengths:
         """Expected answer length in tokens, or a value below 0 if it is unknown."""
 
     def learn(self, tokens: float) -> None:
+        every = EVERY_KNOWN
         if len(self.last) < WINDOW:
+            every = EVERY
             self.last.append(tokens)
         else:
             self.last[self.next] = tokens
             self.next = (self.next + 1) % WINDOW
         self.unseen += 1
-        if self.unseen == EVERY:
+        if self.unseen >= every:
             self.unseen = 0
             self.expected = sorted(self.last)[math.ceil(QUANTILE * len(self.last)) - 1]
 
@@ -62,8 +68,8 @@ class Lengths:
 
 
 class OutputLengths:
-    """Answer lengths that are learned from completed answers. Learning takes O(1). In addition, every `EVERY`th answer
-    scans `WINDOW` numbers, and every `FORGOTTEN`th pair beyond `MOST_PAIRS` scans all pairs.
+    """Answer lengths that are learned from completed answers. Learning takes O(1). In addition, every `EVERY_KNOWN`th
+    answer sorts `WINDOW` numbers, and every `FORGOTTEN`th pair beyond `MOST_PAIRS` scans all pairs.
     """
 
     def __init__(self, *, default: float) -> None:

@@ -32,6 +32,20 @@ def test_old_pairs_are_forgotten() -> None:
     assert 10 == lengths.expected(lengths.lengths_for("blue", "tiny"))
 
 
+def test_a_length_is_estimated_again_after_32_answers() -> None:
+    """Until 64 answers are known, after 8."""
+    lengths = OutputLengths(default=512.0)
+    expected = []
+    for number in range(1, 129):
+        lengths.learn(lengths.lengths_for("blue", "tiny"), number)
+        expected.append(lengths.expected(lengths.lengths_for("blue", "tiny")))
+
+    assert [number for number in range(1, 128) if expected[number] != expected[number - 1]] == [
+        *range(7, 64, 8),
+        *range(95, 128, 32),
+    ]
+
+
 def test_no_more_is_expected_than_the_caller_and_the_model_allow() -> None:
     lengths = OutputLengths(default=512.0)
 
