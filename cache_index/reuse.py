@@ -20,9 +20,9 @@ uses count.
 
 
 class Reuse:
-    """Probability that a block is used again, by age. `learn` takes O(`AGES`), a few microseconds. The rest is O(1)."""
+    """Probability that a block is used again, by age. `learn` takes O(age classes seen). The rest is O(1)."""
 
-    __slots__ = ("_asked", "_chances", "_evicted", "_grown", "_older")
+    __slots__ = ("_asked", "_chances", "_evicted", "_grown", "_older", "_places")
 
     def __init__(self) -> None:
         self._asked = [0.0] * AGES
@@ -34,14 +34,16 @@ class Reuse:
         """Increase in the number of remaining blocks of at least each age class."""
         self._older = [0.0] * AGES
         """Number of remaining blocks of at least each age class at the last call of `learn`."""
+        self._places = 0
+        """Number of age classes up to the oldest one seen. All numbers of older classes are 0."""
 
     def asked(self, age: int, blocks: int) -> None:
         """Record that *blocks* blocks of age *age* were used again."""
-        self._asked[_place(age)] += blocks
+        self._asked[self._seen(age)] += blocks
 
     def evicted(self, age: int, blocks: int) -> None:
         """Record that *blocks* blocks of age *age* were evicted."""
-        self._evicted[_place(age)] += blocks
+        self._evicted[self._seen(age)] += blocks
 
     def chance(self, age: int) -> float:
         """Return the probability that a block of age *age* is used again, as computed by the last call of `learn`.
@@ -70,24 +72,33 @@ class Reuse:
             self._note_remaining(remaining)
         lain = 0.0
         survives = 1.0
-        for place in range(AGES - 1, -1, -1):
+        for place in range(self._places - 1, -1, -1):
             asked = self._asked[place]
-            lain += asked + self._evicted[place]
+            evicted = self._evicted[place]
+            lain += asked + evicted
             if asked > 0.0:
                 survives *= 1.0 - asked / max(asked, lain + self._grown[place])
+                self._asked[place] = asked * MEMORY
             self._chances[place] = 1.0 - survives
-            self._asked[place] = asked * MEMORY
-            self._evicted[place] *= MEMORY
+            if evicted > 0.0:
+                self._evicted[place] = evicted * MEMORY
 
     def _note_remaining(self, remaining: Mapping[int, float]) -> None:
         by_place = [0.0] * AGES
         for age, blocks in remaining.items():
-            by_place[_place(age)] += blocks
+            by_place[self._seen(age)] += blocks
         older = 0.0
-        for place in range(AGES - 1, -1, -1):
+        for place in range(self._places - 1, -1, -1):
             older += by_place[place]
             self._grown[place] = self._grown[place] * MEMORY + older - self._older[place]
             self._older[place] = older
+
+    def _seen(self, age: int) -> int:
+        """Return the age class of *age*, which has occurred."""
+        place = _place(age)
+        if place >= self._places:
+            self._places = place + 1
+        return place
 
 
 def _place(age: int) -> int:
