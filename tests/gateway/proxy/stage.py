@@ -16,6 +16,7 @@ from gateway.models.model import Model
 from gateway.models.response_affinity.owners import ResponseOwners
 from gateway.protocol.endpoints.endpoint import Endpoint
 from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.proxy.bodies.bodies import Bodies
 from gateway.proxy.cached_answers import CachedAnswers
 from gateway.proxy.completed_requests import CompletedRequests
 from gateway.proxy.disconnects import Disconnects
@@ -50,6 +51,7 @@ class Stage:
     endpoints: Mapping[str, Endpoint] = field(default_factory=lambda: ENDPOINTS)
     aliases: Sequence[str] = ()
     max_body_bytes: int = 1000
+    bodies: Bodies | None = None
     max_attempts: int | None = None
     sink: io.BytesIO = field(default_factory=io.BytesIO)
     metrics: Metrics = field(default_factory=Metrics)
@@ -73,7 +75,7 @@ class Stage:
             keep_alive=self.keep_alive,
             clock=self.clock,
             rng=random.Random(7),
-            bodies=bodies_up_to(self.max_body_bytes),
+            bodies=self.bodies or bodies_up_to(self.max_body_bytes),
             retry_policy=RetryPolicy(max_attempts=self.max_attempts),
             guarded=self.guarded,
             cached_answers=CachedAnswers(self.cache, self.tenancy.admission, self.disconnects),

@@ -6,6 +6,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from typing import Any
 
@@ -15,12 +16,17 @@ from hypothesis import strategies as st
 
 from cache_index import WorkerId
 from cache_index.tokens import pack, scope_of
+from gateway.models.exact_prompts import ExactPrompts
 from gateway.models.model import Model
 from gateway.models.response_affinity.owners import ResponseOwner
 from gateway.models.tokenizing.exactness import Exact, NotExact
 from gateway.models.tokenizing.token_source import RawPrompt
 from gateway.protocol.body import Body
+from gateway.protocol.endpoints.endpoint import Endpoint
 from gateway.protocol.endpoints.table import ENDPOINTS
+from gateway.proxy.bodies.bodies import Bodies
+from gateway.proxy.bodies.budget import BodyBudget
+from gateway.proxy.bodies.decoder import BodyDecoder
 from routing.booking import Ending
 from routing.candidate import Candidate
 from routing.dispatcher import Dispatch, Refusal
@@ -176,6 +182,53 @@ async def test_routing_knows_a_prompt_by_its_exact_tokens() -> None:
     assert (TOKEN_HASHER.prefix(pack(ids_of("ab")), block_size=16, scope=scope),) == request.exact
     assert (33.0, 2) == (request.prompt_tokens, request.exact[0].blocks)
     assert (200, (200, None)) == (caller.status, stage.outcome())
+
+
+@pytest.mark.parametrize(("size", "turns"), [(1_000, 0), (600_000, 1)])
+async def test_a_long_request_yields_to_others_after_its_prompt_is_hashed(size: int, turns: int) -> None:
+    """To hash the prompt and to send the body takes a millisecond each. For a short body, one turn of the loop is
+    enough.
+    """
+    loop, passed = asyncio.get_running_loop(), 0
+
+    def count() -> None:
+        nonlocal passed
+        passed += 1
+        if not asking.done():
+            loop.call_soon(count)
+
+    class NotesTurn(FixedTokens):
+        async def ids(self, prompt: RawPrompt) -> Exact | NotExact:
+            self.turn = passed
+            return await super().ids(prompt)
+
+    class RanksInTurn(Remembers):
+        def rank(self, request: Request, candidates: Sequence[Candidate]) -> list[Candidate]:
+            self.turn = passed
+            return super().rank(request, candidates)
+
+    class DecodesHere(BodyDecoder):
+        async def read(self, endpoint: Endpoint, raw: bytes, content_type: bytes) -> Body:
+            return endpoint.parse(raw, content_type)
+
+    fleet, confirmed = reporting_fleet(WorkerId("a"))
+    confirmed.apply(WorkerId("a"), stored("a"), model=MODEL)
+    fleet.tick(0.0)
+    ranking = RanksInTurn()
+    model = a_model(Answers(), fleet=fleet, strategy=ranking)
+    token_source = NotesTurn(NotExact("slow"))
+    model.exact_prompts = ExactPrompts(
+        token_source, model.fleet, hasher=TOKEN_HASHER, upstream_name="tiny", base=MODEL, adapter=None
+    )
+    raw = b'{"model":"tiny","messages":[{"role":"user","content":"%b"}]}' % (b"x" * size)
+    with closing(DecodesHere(max_values=1000, max_cpu_s=10)) as reader:
+        bodies = Bodies(max_body_bytes=10**6, budget=BodyBudget(2**30), reader=reader)
+        asking = asyncio.create_task(Stage(model, bodies=bodies).ask(raw))
+        count()
+        caller = await asking
+
+    assert 200 == caller.status
+    assert turns == ranking.turn - token_source.turn
 
 
 async def test_without_exact_tokens_they_are_estimated() -> None:
