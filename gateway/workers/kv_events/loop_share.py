@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-SLICE_S = 0.001
+SLICE_S = 0.0005
 """Maximum seconds that all event streams together use between two iterations of the event loop. A request waits no
 longer than this, unless a single batch takes longer. Later iterations then get less.
 """

@@ -183,9 +183,7 @@ class RankStream:
     # ---- the work that it makes
 
     def work(self, now: float) -> bool:
-        """Process one slice of work, which takes about 1 ms plus the rest of one batch at most. Return whether work is
-        left.
-        """
+        """Process one step of work, which takes about 0.5 ms, or 1 ms at most. Return whether work is left."""
         if self._pieces is not None:
             self._continue_batch(self._pieces)
         elif self._sequencer.steps:
