@@ -66,7 +66,7 @@ class Case:
 
     @property
     def is_judged(self) -> bool:
-        """Whether a target applies. Idle time depends on the machine, and megabytes of JSON take long to read."""
+        """Whether a target applies. Idle time depends on the machine, and a long prompt is hashed in one step."""
         return self.name != IDLE and not self.name.startswith(HUGE)
 
 
@@ -322,7 +322,7 @@ def tell(report: Report, cases: Sequence[Case], *, exact: float) -> None:
         "One request at a time, none of whose prompts begins as another. `kv_aware`; by text: no engine has told of "
         "its cache yet, so nobody asks for exact tokens; by tokens: the model's tokenizer makes them in the gateway. "
         f"The index of text may have {INDEX_BYTES // 2**20} MiB, so that it evicts all the time.",
-        f"No bar is held against {IDLE} and {HUGE}: JSON is read in one go.",
+        f"No bar is held against {IDLE} and {HUGE}: the prompt is hashed in one step.",
         "The clock also sees other processes that take the core, and waiting for a thread that has Python's lock.",
     ]
     report.figures["cases"] = list(cases)
