@@ -8,6 +8,7 @@ from cache_index.event import Tier
 from routing.booking import Booking, Ending, Outcome
 from routing.fleet import Fleet
 from routing.loads import Loads
+from routing.request import BATCH, NORMAL
 from routing.strategies.prefix_aware import PrefixAware
 from tests.routing.confirmed_examples import MODEL, an_exact_request, exact_prefix, reporting_fleet, stored
 from tests.routing.examples import (
@@ -148,6 +149,21 @@ class TestOutcomes:
         fleet.bookings.release(book(fleet, a_request(), 0.0), Outcome(Ending.ANSWERED, completion_tokens=56), 1.0)
 
         assert pytest.approx(246.0) == fleet.output_length.expected(None)
+
+    @pytest.mark.parametrize(("priority", "learns"), [(NORMAL, True), (BATCH, False)])
+    def test_lines_of_batches_teach_nothing_about_sessions(self, priority: int, *, learns: bool) -> None:
+        """Nothing continues their prompts, so what they add to a cache does not grow."""
+        fleet = a_fleet(A)
+        session = a_request("abc", session="x")
+        for _ in range(2):
+            fleet.sessions.begins(session)
+            fleet.sessions.sent(session, A, 90.0)
+        usual = fleet.sessions.newcomer(0).displaced_tokens(A, 10_000.0)
+        booking = book(fleet, a_request("a" * 100).changed(priority=priority), 0.0)
+        fleet.bookings.release(booking, Outcome(Ending.ANSWERED, completion_tokens=9_000), 1.0)
+
+        assert usual > 0.0
+        assert learns == (fleet.sessions.newcomer(0).displaced_tokens(A, 10_000.0) > usual)
 
     def test_the_token_ratio_is_learned(self) -> None:
         """64,000 bytes were 32,000 tokens: hits are worth nearly twice as many tokens as four bytes each would make."""
