@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any
 
 import httpx
-from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
 
 from gateway.app.application import create_app
 from gateway.app.asgi import Gateway
@@ -29,10 +29,9 @@ def gateway() -> Gateway:
     return create_app(settings)
 
 
-def registry() -> CollectorRegistry:
-    """Return the registry of the gateway's metrics."""
-    found: CollectorRegistry = gateway()._api.state.metrics.registry  # type: ignore[attr-defined]  # noqa: SLF001
-    return found
+def families() -> list[Metric]:
+    """Return all families of the gateway's metrics."""
+    return list(gateway()._api.state.metrics.collect())  # type: ignore[attr-defined]  # noqa: SLF001
 
 
 def openapi(path: str) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client.core import Metric
 
 from documentation.reference import markdown
-from documentation.reference.example_gateway import registry
+from documentation.reference.example_gateway import families
 from documentation.reference.metric_meanings import MEANINGS
 
 _INTRODUCTION = """\
@@ -21,9 +21,9 @@ without the chart: [deploy/README.md](../../deploy/README.md#watch-it)."""
 
 
 def page() -> str:
-    families = {_name(family): family for family in registry().collect()}
+    by_name = {_name(family): family for family in families()}
     sections = (
-        f"## {title}\n\n{markdown.table(('metric', 'type', 'labels', 'meaning'), _rows(meanings, families))}"
+        f"## {title}\n\n{markdown.table(('metric', 'type', 'labels', 'meaning'), _rows(meanings, by_name))}"
         for title, meanings in MEANINGS.items()
     )
     return markdown.page("Metrics", _INTRODUCTION, *sections)
@@ -32,7 +32,7 @@ def page() -> str:
 def undocumented() -> set[str]:
     """Return the names of metrics that have no meaning in `MEANINGS`."""
     named = {name for meanings in MEANINGS.values() for name in meanings}
-    return {_name(family) for family in registry().collect()} - named
+    return {_name(family) for family in families()} - named
 
 
 def _rows(meanings: Mapping[str, str], families: Mapping[str, Metric]) -> Iterable[tuple[str, ...]]:

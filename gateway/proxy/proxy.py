@@ -344,11 +344,7 @@ class Proxy:
         request = model.request(body, incoming.text_of, keeper, exact, caller)
         if len(raw) > LONG_BODY_BYTES:
             await asyncio.sleep(0)  # hashing the prompt took long, and sending the body does too
-        if exchange.delivery is not None:
-            allowed = exchange.delivery.allowed(model.latest.workers)
-            request = request.changed(allowed=allowed, streams=exchange.streams)
-        elif incoming.workers is not None:
-            request = _bound(exchange, incoming, request, incoming.workers)
+        request = _restricted(exchange, incoming, model, request)
         if exchange.trace is not None:
             exchange.trace.asked(incoming, raw, body, request, caller)
         if model.pulls is not None:
@@ -361,10 +357,18 @@ def _is_seen(exchange: Exchange) -> bool:
     return exchange.delivery is None or exchange.delivery.shows_answers
 
 
-def _bound(exchange: Exchange, incoming: Incoming, request: Request, workers: frozenset[WorkerId]) -> Request:
-    """Return *request*, which the gateway itself sends, for one of *workers*. Its sender may interrupt it."""
+def _restricted(exchange: Exchange, incoming: Incoming, model: Model, request: Request) -> Request:
+    """Return *request* for the workers that Envoy allows, or that the gateway chose for a request of its own, which it
+    may interrupt.
+    """
+    if exchange.delivery is not None:
+        allowed = exchange.delivery.allowed(model.latest.workers)
+        return request.changed(allowed=allowed, streams=exchange.streams)
+    if incoming.workers is None:
+        return request
     interruption = exchange.interruption = incoming.interruption
-    return request.changed(allowed=workers, yields_in_s=None if interruption is None else interruption.yields_in_s)
+    yields_in_s = None if interruption is None else interruption.yields_in_s
+    return request.changed(allowed=incoming.workers, yields_in_s=yields_in_s)
 
 
 def _watch(disconnects: Disconnects, exchange: Exchange, incoming: Incoming) -> Watch:

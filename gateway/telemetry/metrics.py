@@ -33,6 +33,12 @@ class Metrics:
         """Add the metrics of *collector*, whose names no other collector uses."""
         self._collectors.append(collector)
 
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families of metrics."""
+        for collector in self._collectors:
+            # What a collector reads can change while other tasks run.
+            yield from [*collector.collect()]
+
     def exposition(self) -> bytes:
         """Return all metrics in Prometheus text format 0.0.4."""
         return b"".join(self._slices())
@@ -52,14 +58,12 @@ class Metrics:
         """Yield the exposition in pieces of at least `SLICE_LINES` lines. Each piece has whole families."""
         families: list[Metric] = []
         lines = 0
-        for collector in self._collectors:
-            # What a collector reads can change while other tasks run.
-            for family in [*collector.collect()]:
-                families.append(family)
-                lines += 2 + len(family.samples)
-                if lines >= SLICE_LINES:
-                    yield generate_latest(_Collected(families))
-                    families, lines = [], 0
+        for family in self.collect():
+            families.append(family)
+            lines += 2 + len(family.samples)
+            if lines >= SLICE_LINES:
+                yield generate_latest(_Collected(families))
+                families, lines = [], 0
         yield generate_latest(_Collected(families))
 
 
