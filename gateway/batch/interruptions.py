@@ -7,7 +7,8 @@ same worker. What the engine has computed is not lost:
    vllm/v1/core/kv_cache_manager.py), and applies aborts between two steps (`_process_aborts_queue` in
    vllm/v1/engine/core.py). An abort frees the blocks, and free blocks keep their content until they are needed for
    others. A step computes at most `max_num_batched_tokens` tokens, 2,048 by default on small GPUs.
-2. SGLang adds each chunk of a prompt to its radix cache (`cache_unfinished_req` in mem_cache/radix_cache.py).
+2. SGLang adds each chunk of a prompt to its radix cache (`cache_unfinished_req` in mem_cache/radix_cache.py). What it
+   does with an aborted prompt was not examined.
 
 An engine always ends the step that it has begun, so a line advances by at least one step each time.
 """
