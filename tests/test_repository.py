@@ -40,6 +40,7 @@ WITHOUT_TEST = {
     "gateway/app/processes/link.py": "tests/e2e/test_processes.py",
     "gateway/app/processes/messages.py": "tests/gateway/app/processes/test_child.py",
     "gateway/app/processes/serving.py": "tests/e2e/test_processes.py",
+    "gateway/app/batch_webhooks.py": "tests/e2e/test_batch_webhooks.py runs it",
     "gateway/app/batches.py": "tests/e2e/test_batches.py",
     "gateway/batch/contents.py": "a Protocol; tests/contracts/contents_harness.py holds every implementation to it",
     "gateway/batch/counters.py": "data only",

@@ -176,6 +176,10 @@ MEANINGS: Mapping[str, Mapping[str, str]] = MappingProxyType(
             "warmgate_batches_ended_total": (
                 "batches that the gateway ended, by status: `completed`, `failed`, `expired`, `cancelled`"
             ),
+            "warmgate_batch_webhook_deliveries_total": (
+                "attempts of the gateway to deliver an event to a [webhook](../how-to/batch.md#get-webhooks) about "
+                "batches, by outcome: `delivered`, `failed` (will be repeated), `dropped`"
+            ),
         },
         "LoRA adapters": {
             "warmgate_adapter_loaded": (

@@ -8,11 +8,12 @@ from typing import Any
 import httpx
 
 from gateway.app.tenancy import Tenancy
-from gateway.telemetry.alert_delivery.delivery import AlertDelivery, Receiver
+from gateway.telemetry.alert_delivery.delivery import Delivery, Receiver
 from gateway.telemetry.alert_delivery.email import Email, MailServer
 from gateway.telemetry.alert_delivery.slack import Slack
-from gateway.telemetry.alert_delivery.webhook import Webhook, secret_bytes
+from gateway.telemetry.alert_delivery.webhook import Webhook, payload, secret_bytes
 from gateway.telemetry.alert_metrics import AlertMetrics
+from gateway.tenancy.alerts.alert import Alert
 from gateway.tenancy.alerts.budget_use import BudgetUses
 from gateway.tenancy.alerts.budget_watch import BudgetWatch
 from gateway.tenancy.alerts.spend_watch import SpendRule, SpendWatch
@@ -67,9 +68,14 @@ class Alerts:
     ) -> None:
         """Create the alerts about the budgets of *tenancy*. Webhooks use *client*."""
         stores = tenancy.stores
-        receivers: list[Receiver] = [
+        receivers: list[Receiver[Alert]] = [
             *(
-                Webhook(each.name, each.url, secret_bytes(each.secret), client=client, wall_clock=wall_clock)
+                Webhook(
+                    *(each.name, each.url, secret_bytes(each.secret)),
+                    encode=payload,
+                    client=client,
+                    wall_clock=wall_clock,
+                )
                 for each in rules.webhooks
             ),
             *(Slack(each.name, each.url, client=client) for each in rules.slack),
@@ -89,7 +95,7 @@ class Alerts:
             clock=wall_clock,
         )
         spend = _spend_watch(rules, tenancy, [each.name for each in receivers], wall_clock)
-        delivery = AlertDelivery(stores.alerts, receivers, sender=secrets.token_hex(16), wall_clock=wall_clock)
+        delivery = Delivery(Alert, stores.alerts, receivers, sender=secrets.token_hex(16), wall_clock=wall_clock)
         self.metrics = AlertMetrics(watch, spend, delivery)
         runs = [watch.run, delivery.run] if spend is None else [watch.run, spend.run, delivery.run]
         self._runs = runs if receivers else []

@@ -37,6 +37,7 @@ from gateway.api.scim.application import scim_api
 from gateway.api.usage import SelfView
 from gateway.app.alerts import Alerts
 from gateway.app.asgi import Gateway
+from gateway.app.batch_webhooks import BatchWebhooks
 from gateway.app.batches import BatchParts, batch_parts
 from gateway.app.config_source import ConfigSource, Reloader
 from gateway.app.console import console_of
@@ -49,6 +50,7 @@ from gateway.app.mapping.surroundings import (
     admin_keys,
     alert_rules,
     batch_rules,
+    batch_webhook_rules,
     configured_models,
     console_rules,
     file_contents,
@@ -359,12 +361,14 @@ def _parts(
     )
     loop_watch, cache = LoopWatch(clock=outside.clock), _response_cache(settings, outside)
     alerts = Alerts(alert_rules(settings.alerts), rules.tenancy, outside.client, wall_clock=outside.wall_clock)
+    webhooks, batch_counters = _batch_webhooks(settings, outside, rules.tenancy), BatchCounters()
+    batch_metrics = BatchMetrics(batch_counters, webhooks.delivery.counts)
     metrics = _metrics(
         settings,
         fleet,
         *(followed.reloads, followed.discoveries.discovery_status, replicas, _store_metrics(rules.tenancy), loop_watch),
         *(rules.tracing, AdapterMetrics(fleet.reconciler.adapter_registry), rules.guardrails.counters, team_metrics),
-        *(BatchMetrics(batch_counters := BatchCounters()), ResponseCacheMetrics(cache), alerts.metrics),
+        *(batch_metrics, ResponseCacheMetrics(cache), alerts.metrics),
     )
     logs = _request_logs(settings, log_sink, process)
     traffic = TrafficCounters()
@@ -391,7 +395,7 @@ def _parts(
         receipts,
         _history(metrics, team_metrics, fleet.models, completed_requests, outside),
         path,
-        _batch(settings, outside, fleet, rules.tenancy, path.proxy, batch_counters),
+        _batch(settings, outside, fleet, rules.tenancy, path.proxy, batch_counters, webhooks),
         alerts,
     )
 
@@ -731,7 +735,7 @@ def _loops(parts: _Parts) -> list[Coroutine[Any, Any, None]]:
         running.append(parts.followed.audit.started(lambda: live.in_force))
     running.append(path.owners.run())
     if parts.batch is not None:
-        running += [parts.batch.files.run(), parts.batch.runner.run()]
+        running += parts.batch.loops()
     if parts.outside.process is not None:
         running.append(parts.outside.process.run())
     return running if parts.start_checks is None else [*running, parts.start_checks.run()]
@@ -904,8 +908,21 @@ def _what_if(
     )
 
 
+def _batch_webhooks(settings: Settings, outside: _Outside, tenancy: Tenancy) -> BatchWebhooks:
+    return BatchWebhooks(
+        *(batch_webhook_rules(settings.batches), tenancy.stores.batch_events, outside.client),
+        wall_clock=outside.wall_clock,
+    )
+
+
 def _batch(  # noqa: PLR0917  # in the order in which they are made
-    settings: Settings, outside: _Outside, fleet: _Fleet, tenancy: Tenancy, proxy: Proxy, counters: BatchCounters
+    settings: Settings,
+    outside: _Outside,
+    fleet: _Fleet,
+    tenancy: Tenancy,
+    proxy: Proxy,
+    counters: BatchCounters,
+    webhooks: BatchWebhooks,
 ) -> BatchParts | None:
     """Return files and batches, or None if the settings name no place for their contents."""
     rules = file_rules(settings)
@@ -919,6 +936,7 @@ def _batch(  # noqa: PLR0917  # in the order in which they are made
         models=fleet.models,
         proxy=proxy,
         counters=counters,
+        webhooks=webhooks,
         wall_clock=outside.wall_clock,
     )
 

@@ -1,10 +1,11 @@
 """Assembly of files and batches, if the gateway serves them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from gateway.app.batch_webhooks import BatchWebhooks
 from gateway.app.stores import Stores
 from gateway.app.tenancy import Tenancy
 from gateway.batch.batch import TeamBatch
@@ -33,6 +34,11 @@ class BatchParts:
     files: Files
     batches: Batches
     runner: BatchRunner
+    webhooks: BatchWebhooks
+
+    def loops(self) -> list[Coroutine[Any, Any, None]]:
+        """Return the background loops, to run until canceled."""
+        return [self.files.run(), self.runner.run(), *self.webhooks.loops()]
 
 
 def batch_parts(
@@ -44,6 +50,7 @@ def batch_parts(
     models: Models,
     proxy: App,
     counters: BatchCounters,
+    webhooks: BatchWebhooks,
     wall_clock: Callable[[], float],
 ) -> BatchParts:
     """Return files and batches in the store of *tenancy*, with their contents in *contents*. *proxy* serves the
@@ -69,10 +76,7 @@ def batch_parts(
         )
 
     runner = BatchRunner(
-        stores.batches,
-        stores.batch_lines,
-        files,
-        batch_rules,
+        *(stores.batches, stores.batch_lines, files, batch_rules),
         planner=planned,
         check_model=partial(_check_model, models, identity),
         enqueued=EnqueuedTokens(
@@ -83,13 +87,14 @@ def batch_parts(
             name_of=models.configured_name,
         ),
         line_runner=line_runner,
+        events=webhooks.events,
         counters=counters,
         wall_clock=wall_clock,
     )
     batches = Batches(
         stores.batches, stores.batch_lines, files, batch_rules, wall_clock=wall_clock, on_change=runner.look
     )
-    return BatchParts(files, batches, runner)
+    return BatchParts(files, batches, runner, webhooks)
 
 
 def _lane(models: Models, rules: BatchRules, counters: BatchCounters) -> Lane:

@@ -56,6 +56,8 @@ class Stores:
     """Prompt tokens of batches that have not ended."""
     batch_lines: LineStore
     alerts: AlertStore
+    batch_events: AlertStore
+    """Ends of batches, for webhooks."""
     doubt: Callable[[StoreUnfit], None]
     """Function to call when the store turns out to be unfit for use.
 
@@ -156,6 +158,7 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
         enqueued=SqliteRecords(file, "enqueued"),
         batch_lines=SqliteLines(file),
         alerts=SqliteAlerts(file, wall_clock=wall_clock),
+        batch_events=SqliteAlerts(file, wall_clock=wall_clock, name="batch_event"),
         doubt=_goes_on,
         open=opened,
         identify=initialized,
@@ -202,6 +205,7 @@ def _shared(rules: StoreRules, wall_clock: Callable[[], float]) -> Stores:
         enqueued=RedisRecords(link, "enqueued"),
         batch_lines=RedisLines(link),
         alerts=RedisAlerts(link),
+        batch_events=RedisAlerts(link, name="batch_events"),
         doubt=quota.doubt,
         open=opened,
         identify=lambda: teams.identify(given),

@@ -68,6 +68,8 @@ class BatchInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """Time at which the lease of the holder ends."""
     enqueued: dict[str, int] = {}
     """Prompt tokens that count against limits of enqueued tokens until the batch ends, by model."""
+    event_due: bool = False
+    """Whether the batch has ended, and the event for webhooks may not be stored yet."""
 
 
 @dataclass(frozen=True, slots=True)

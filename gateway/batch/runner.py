@@ -20,6 +20,7 @@ from gateway.batch.batches import BatchRules
 from gateway.batch.contents import ContentWriter, LocalContent
 from gateway.batch.counters import BatchCounters
 from gateway.batch.enqueued import EnqueuedTokens
+from gateway.batch.events import BatchEvents
 from gateway.batch.files import FileInfo, Files
 from gateway.batch.line_runner import LineRunner
 from gateway.batch.line_store import BatchRef, LineResult, LineStore, Progress
@@ -68,6 +69,7 @@ class BatchRunner:
         check_model: ModelCheck,
         enqueued: EnqueuedTokens | None = None,
         line_runner: LineRunners,
+        events: BatchEvents,
         counters: BatchCounters,
         wall_clock: Callable[[], float],
     ) -> None:
@@ -79,6 +81,7 @@ class BatchRunner:
         self._check_model = check_model
         self._enqueued = enqueued
         self._line_runner = line_runner
+        self._events = events
         self._counters = counters
         self._wall_clock = wall_clock
         self._me = secrets.token_hex(8)
@@ -136,7 +139,10 @@ class BatchRunner:
 
     async def _step(self, batch: TeamBatch) -> None:
         if batch.info.status in ENDED:
-            await self._remove(batch)
+            if batch.info.event_due:
+                await self._announce(batch)
+            elif batch.record.due_at <= self._wall_clock():  # otherwise, another gateway ended it a moment ago
+                await self._remove(batch)
         elif batch.info.status == "in_progress":
             await self._run_lines(batch)
         elif (held := await self._hold(batch)) is not None:
@@ -221,8 +227,7 @@ class BatchRunner:
 
     async def _fail(self, batch: TeamBatch, faults: list[LineFault]) -> None:
         await self._release(batch)
-        now = self._wall_clock()
-        await self._put(batch.changed(failed(batch.info, faults, now), due_at=now + self._rules.keep_s))
+        await self._put_ended(batch, failed(batch.info, faults, self._wall_clock()))
 
     async def _run_lines(self, batch: TeamBatch) -> None:
         """Run lines until all are finished, or the batch is cancelled, or its time is over."""
@@ -302,8 +307,22 @@ class BatchRunner:
 
     async def _end(self, batch: TeamBatch, info: BatchInfo) -> None:
         await self._release(batch)
-        if await self._put(batch.changed(info, due_at=self._wall_clock() + self._rules.keep_s)):
+        if await self._put_ended(batch, info):
             await self._clean(batch)
+
+    async def _put_ended(self, batch: TeamBatch, info: BatchInfo) -> bool:
+        """Replace *batch* with its last state *info*. The batch stays due if its event must be stored."""
+        now, event_due = self._wall_clock(), self._events.are_wanted(batch.team)
+        last = msgspec.structs.replace(info, event_due=event_due)
+        written = await self._put(batch.changed(last, due_at=now if event_due else now + self._rules.keep_s))
+        self._counters.ended[info.status] += written
+        return written
+
+    async def _announce(self, batch: TeamBatch) -> None:
+        """Store the event of a batch that has ended. Two gateways that do it store one event."""
+        await self._events.add(batch)
+        known = msgspec.structs.replace(batch.info, event_due=False)
+        await self._store.put(batch.changed(known, due_at=self._wall_clock() + self._rules.keep_s).record)
 
     async def _remove(self, batch: TeamBatch) -> None:
         """Delete a batch that ended long ago."""
@@ -316,8 +335,6 @@ class BatchRunner:
 
     async def _put(self, batch: TeamBatch) -> bool:
         written = await self._store.put(batch.record)
-        if written and batch.info.status in ENDED:
-            self._counters.ended[batch.info.status] += 1
         self.look()
         return written
 

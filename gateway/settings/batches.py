@@ -1,11 +1,25 @@
 """Settings for batches under ``/v1/batches``, which need files (`gateway.settings.files`)."""
 
-from typing import Annotated
+from typing import Annotated, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from gateway.protocol.field_types import Group
-from gateway.settings.rules import Count, Positive
+from gateway.protocol.contradictions import repeated
+from gateway.protocol.field_types import EntityName, Group, Url
+from gateway.settings.alerts import WebhookSettings
+from gateway.settings.rules import Count, Positive, unless_contradictory
+
+
+class BatchWebhookSettings(WebhookSettings):
+    """Receiver of events about batches."""
+
+    url: Url = Field(
+        description="URL to which events of batches are posted as JSON, in the form of OpenAI's webhooks, signed as "
+        "Standard Webhooks"
+    )
+    teams: Annotated[tuple[EntityName, ...], Field(strict=False, max_length=1000)] | None = Field(
+        default=None, description="teams whose batches cause events. Null means all teams."
+    )
 
 
 class BatchesSettings(Group):
@@ -49,3 +63,13 @@ class BatchesSettings(Group):
     model_interrupt_prompts: dict[str, bool] = Field(
         default={}, description="interrupt_prompts for individual models, by the model's name"
     )
+    webhooks: Annotated[tuple[BatchWebhookSettings, ...], Field(strict=False, max_length=20)] = Field(
+        default=(),
+        description="receivers of the events batch.completed, batch.failed, batch.expired and batch.cancelled over "
+        "HTTP",
+    )
+
+    @model_validator(mode="after")
+    def _agrees_with_itself(self) -> Self:
+        names = [(("webhooks", i, "name"), each.name) for i, each in enumerate(self.webhooks)]
+        return unless_contradictory(self, repeated(names))

@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from prometheus_client.core import CounterMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from gateway.telemetry.alert_delivery.delivery import AlertDelivery
+from gateway.telemetry.alert_delivery.delivery import Delivery
+from gateway.tenancy.alerts.alert import Alert
 from gateway.tenancy.alerts.budget_watch import BudgetWatch
 from gateway.tenancy.alerts.spend_watch import SpendWatch
 
@@ -13,7 +14,7 @@ from gateway.tenancy.alerts.spend_watch import SpendWatch
 class AlertMetrics(Collector):
     """Prometheus collector that reads the watches of budgets and of spend, and *delivery*, at every scrape."""
 
-    def __init__(self, watch: BudgetWatch, spend: SpendWatch | None, delivery: AlertDelivery) -> None:
+    def __init__(self, watch: BudgetWatch, spend: SpendWatch | None, delivery: Delivery[Alert]) -> None:
         self._watch = watch
         self._spend = spend
         self._delivery = delivery

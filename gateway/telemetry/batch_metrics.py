@@ -1,19 +1,21 @@
-"""Metrics about batches: lines in flight, finished and interrupted lines, discarded runs, and batches that ended."""
+"""Metrics about batches: lines, interruptions, discarded runs, batches that ended, and their webhooks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from gateway.batch.counters import BatchCounters
+from gateway.telemetry.alert_delivery.delivery import Outcome
 from gateway.tenancy.ledger.entry import NANO
 
 
 class BatchMetrics(Collector):
-    """Prometheus collector that reads *counters* at every scrape."""
+    """Prometheus collector that reads *counters* at every scrape, and the *deliveries* of webhooks by receiver."""
 
-    def __init__(self, counters: BatchCounters) -> None:
+    def __init__(self, counters: BatchCounters, deliveries: Mapping[tuple[str, Outcome], int]) -> None:
         self._counters = counters
+        self._deliveries = deliveries
 
     def collect(self) -> Iterator[Metric]:
         in_flight = GaugeMetricFamily(
@@ -55,4 +57,12 @@ class BatchMetrics(Collector):
         )
         for reason, nano in self._counters.discarded_nano.items():
             cost.add_metric((reason,), nano / NANO)
-        yield from (in_flight, lines, interruptions, ended, discarded, cost)
+        deliveries = CounterMetricFamily(
+            "warmgate_batch_webhook_deliveries",
+            "Attempts of this gateway to deliver an event of a batch, by receiver and outcome: delivered, failed or "
+            "dropped.",
+            labels=("receiver", "outcome"),
+        )
+        for (receiver, outcome), count in self._deliveries.items():
+            deliveries.add_metric((receiver, outcome), count)
+        yield from (in_flight, lines, interruptions, ended, discarded, cost, deliveries)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import pytest
@@ -19,22 +20,41 @@ from tests.storage import PATIENCE_S, RedisServer
 LATER = 4_000_000_000.0
 
 
+class Stores(NamedTuple):
+    """Stores of two kinds of messages in one place."""
+
+    alerts: AlertStore
+    batch_events: AlertStore
+
+
 @pytest.fixture(params=["sqlite", pytest.param("redis", marks=pytest.mark.redis)])
-async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[AlertStore]:
-    """Keeps three alerts, and two of a team that callers can cause; knows the receiver ``ops``."""
+async def stores(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Stores]:
+    """Each keeps three alerts, and two of a team that callers can cause; each knows the receiver ``ops``."""
     if request.param == "sqlite":
         file = SqliteFile(tmp_path / "db")
-        found: AlertStore = SqliteAlerts(file, wall_clock=Clock(), max_alerts=3, max_marks=2)
-        await found.begin(["ops"])
-        yield found
-        await file.aclose()
+        found = Stores(
+            SqliteAlerts(file, wall_clock=Clock(), max_alerts=3, max_marks=2),
+            SqliteAlerts(file, wall_clock=Clock(), name="batch_event", max_alerts=3, max_marks=2),
+        )
+        close = file.aclose
     else:
         server: RedisServer = request.getfixturevalue("redis_server")
         link = redis_link(server.url, timeout_s=PATIENCE_S)
-        found = RedisAlerts(link, max_alerts=3, max_marks=2)
-        await found.begin(["ops"])
-        yield found
-        await link.aclose()
+        found = Stores(
+            RedisAlerts(link, max_alerts=3, max_marks=2),
+            RedisAlerts(link, name="batch_events", max_alerts=3, max_marks=2),
+        )
+        close = link.aclose
+    for each in found:
+        await each.begin(["ops"])
+    yield found
+    await close()
+
+
+@pytest.fixture(params=["alerts", "batch_events"])
+def store(request: pytest.FixtureRequest, stores: Stores) -> AlertStore:
+    found: AlertStore = getattr(stores, request.param)
+    return found
 
 
 def new(mark: str, *, team: str = "blue", period: str = "2026-11", scope: Scope = "team") -> NewAlert:
@@ -112,6 +132,16 @@ async def test_the_alerts_that_callers_can_cause_are_bounded(store: AlertStore) 
     assert ("added", "added") == (await store.add(new("a", scope="user")), await store.add(new("b", scope="session")))
     assert "crowded" == await store.add(new("c", scope="user"))
     assert ("added", "added") == (await store.add(new("d")), await store.add(new("e", team="red", scope="user")))
+
+
+async def test_messages_of_one_kind_displace_none_of_another(stores: Stores) -> None:
+    await stores.alerts.add(new("a"))
+    for mark in "abcd":
+        await stores.batch_events.add(new(mark))
+    ((number, _),) = (await stores.batch_events.waiting("ops", 1)).alerts
+    await stores.batch_events.delivered("ops", number)
+
+    assert (["a"], ["c", "d"]) == (await ids(stores.alerts), await ids(stores.batch_events))
 
 
 @pytest.mark.redis

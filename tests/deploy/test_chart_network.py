@@ -234,6 +234,11 @@ DESTINATIONS: dict[str, tuple[dict[str, Any], set[int]]] = {
         | {"alerts": {"webhooks": [{"name": "ops", "url": "https://ops.example.com:9444/hook", "secret_env": "HOOK"}]}},
         {9444},
     ),
+    "batches.webhooks[].url": (
+        model()
+        | {"batches": {"webhooks": [{"name": "jobs", "url": "https://jobs.example.com:9445/x", "secret_env": "HOOK"}]}},
+        {9445},
+    ),
     "alerts.slack[].secret": (model() | {"alerts": {"slack": [{"name": "chat", "secret_env": "CHAT"}]}}, {443}),
     "alerts.email[].host": (
         model()

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from gateway.api.admin_access import AdminKey
 from gateway.api.admin_v1.parts import ConfiguredModel
 from gateway.app.alerts import AlertRules, EmailRules, SlackRules, WebhookRules
+from gateway.app.batch_webhooks import BatchWebhookRules
 from gateway.app.console import ConsoleRules
 from gateway.app.processes.rules import ProcessRules
 from gateway.batch.batches import BatchRules
@@ -30,6 +31,7 @@ from gateway.settings import (
     SettingsError,
     TracingSettings,
 )
+from gateway.settings.batches import BatchesSettings
 from gateway.settings.rules import SQLITE
 from gateway.telemetry.alert_delivery.email import MailServer
 from gateway.telemetry.trace_export.tracing import Receiver, TraceRules
@@ -259,6 +261,18 @@ def alert_rules(alerts: AlertsSettings) -> AlertRules:
         ],
         email=[EmailRules(each.name, _mail_server(each), each.sender, each.recipients) for each in alerts.email],
     )
+
+
+def batch_webhook_rules(batches: BatchesSettings) -> list[BatchWebhookRules]:
+    """Return the receivers of events about batches."""
+    return [
+        BatchWebhookRules(
+            *(each.name, each.url, each.secret.get_secret_value()),
+            teams=None if each.teams is None else frozenset(each.teams),
+        )
+        for each in batches.webhooks
+        if each.secret is not None
+    ]
 
 
 def _mail_server(email: EmailSettings) -> MailServer:

@@ -4,12 +4,12 @@ import asyncio
 import base64
 import hmac
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Generic
 
 import httpx
 import msgspec
 
-from gateway.telemetry.alert_delivery.delivery import TIMEOUT_S, Failure
+from gateway.telemetry.alert_delivery.delivery import TIMEOUT_S, Failure, Sent
 from gateway.tenancy.alerts.alert import Alert
 
 AGAIN: Final = frozenset({408, 409, 425, 429})
@@ -52,22 +52,32 @@ def signed_headers(key: bytes, message_id: str, timestamp: int, body: bytes) -> 
     }
 
 
-class Webhook:
-    """Receiver at *url* that verifies signatures. The secret *key* is never logged."""
+class Webhook(Generic[Sent]):
+    """Receiver at *url* that verifies signatures. *encode* returns the body for a message. The secret *key* is never
+    logged.
+    """
 
     def __init__(
-        self, name: str, url: str, key: bytes, *, client: httpx.AsyncClient, wall_clock: Callable[[], float]
+        self,
+        name: str,
+        url: str,
+        key: bytes,
+        *,
+        encode: Callable[[Sent], bytes],
+        client: httpx.AsyncClient,
+        wall_clock: Callable[[], float],
     ) -> None:
         self.name = name
+        self._encode = encode
         self._url = url
         self._key = key
         self._client = client
         self._wall_clock = wall_clock
 
-    async def send(self, alert: Alert) -> Failure | None:
-        body = payload(alert)
+    async def send(self, message: Sent) -> Failure | None:
+        body = self._encode(message)
         return await post(
-            self._client, self._url, body, signed_headers(self._key, alert.id, int(self._wall_clock()), body)
+            self._client, self._url, body, signed_headers(self._key, message.id, int(self._wall_clock()), body)
         )
 
 

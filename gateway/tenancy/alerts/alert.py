@@ -65,6 +65,24 @@ class NewAlert(msgspec.Struct, frozen=True, kw_only=True):
     until: float
     """Time after which no gateway can record the alert again, in seconds since 1970."""
 
+    @property
+    def body(self) -> bytes:
+        """JSON of the alert."""
+        return msgspec.json.encode(self.alert)
+
+    @property
+    def team(self) -> str:
+        return self.alert.team
+
+    @property
+    def period(self) -> str:
+        return self.alert.period
+
+    @property
+    def is_by_caller(self) -> bool:
+        """Whether callers name the owner of the budget."""
+        return self.alert.scope in {"user", "session"}
+
 
 def amount(units: float) -> str:
     """Return *units* with at most two decimal digits, such as ``1,250`` or ``0.25``."""

@@ -1,4 +1,4 @@
-"""Alerts in Redis or Valkey, which all gateways share. All Redis keys have one hash tag.
+"""Alerts in Redis or Valkey, which all gateways share. All Redis keys have one hash tag, the name of the store.
 
 warmgate:{alerts}:last                number of the last alert
 warmgate:{alerts}:log                 hash: number -> JSON
@@ -11,33 +11,32 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, cast
 
-import msgspec
-
 from gateway.storage.redis_link import RedisLink
-from gateway.tenancy.alerts.alert import NewAlert
-from gateway.tenancy.alerts.alert_store import MAX_ALERTS, MAX_MARKS, Added, StoredAlert, Waiting
+from gateway.tenancy.alerts.alert_store import MAX_ALERTS, MAX_MARKS, Added, NewEntry, StoredAlert, Waiting
 
 _SCRIPT = Path(__file__).with_name("redis_alerts.lua").read_text(encoding="utf-8")
-_BASE = "warmgate:{alerts}:"
 
 
 class RedisAlerts:
-    """Store of alerts in the Redis that *link* connects to; see `AlertStore`."""
+    """Store of alerts in the Redis that *link* connects to; see `AlertStore`. Stores with another *name* hold other
+    messages.
+    """
 
-    def __init__(self, link: RedisLink, *, max_alerts: int = MAX_ALERTS, max_marks: int = MAX_MARKS) -> None:
+    def __init__(
+        self, link: RedisLink, *, name: str = "alerts", max_alerts: int = MAX_ALERTS, max_marks: int = MAX_MARKS
+    ) -> None:
         self._link = link
+        self._base = f"warmgate:{{{name}}}:"
         self._max_alerts = max_alerts
         self._max_marks = max_marks
 
     async def begin(self, receivers: Sequence[str]) -> None:
         await self._run("begin", *receivers)
 
-    async def add(self, alert: NewAlert) -> Added:
-        content = alert.alert
-        most = self._max_marks if content.scope in {"user", "session"} else 0
-        body = msgspec.json.encode(content)
-        arguments = (alert.mark, body, int(alert.until), self._max_alerts, most)
-        found: bytes = await self._run("add", *arguments, marks=f"{content.period}:{content.team}")
+    async def add(self, alert: NewEntry) -> Added:
+        most = self._max_marks if alert.is_by_caller else 0
+        arguments = (alert.mark, alert.body, int(alert.until), self._max_alerts, most)
+        found: bytes = await self._run("add", *arguments, marks=f"{alert.period}:{alert.team}")
         return cast("Added", found.decode("ascii"))
 
     async def waiting(self, receiver: str, count: int) -> Waiting:
@@ -52,5 +51,5 @@ class RedisAlerts:
         return bool(await self._run("claim", sender, round(lease_s * 1000)))
 
     async def _run(self, what: str, *arguments: Any, marks: str = "") -> Any:
-        keys = [_BASE + each for each in ("last", "log", "receivers", "sender", f"marks:{marks}")]
+        keys = [self._base + each for each in ("last", "log", "receivers", "sender", f"marks:{marks}")]
         return await self._link.ask(lambda client: client.eval(_SCRIPT, len(keys), *keys, what, *arguments))

@@ -3,34 +3,36 @@
 import sqlite3
 from collections.abc import Callable, Sequence
 
-import msgspec
-
 from gateway.storage.sqlite_file import SqliteFile
-from gateway.tenancy.alerts.alert import NewAlert
-from gateway.tenancy.alerts.alert_store import MAX_ALERTS, MAX_MARKS, Added, StoredAlert, Waiting
+from gateway.tenancy.alerts.alert_store import MAX_ALERTS, MAX_MARKS, Added, NewEntry, StoredAlert, Waiting
 
 _TABLES = (
-    "CREATE TABLE IF NOT EXISTS alert_log (number INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB)",
-    "CREATE TABLE IF NOT EXISTS alert_marks (team TEXT, period TEXT, mark TEXT, until REAL,"
+    "CREATE TABLE IF NOT EXISTS {name}_log (number INTEGER PRIMARY KEY AUTOINCREMENT, body BLOB)",
+    "CREATE TABLE IF NOT EXISTS {name}_marks (team TEXT, period TEXT, mark TEXT, until REAL,"
     " PRIMARY KEY (team, period, mark)) WITHOUT ROWID",
-    "CREATE INDEX IF NOT EXISTS alert_marks_until ON alert_marks (until)",
-    "CREATE TABLE IF NOT EXISTS alert_receivers (name TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID",
+    "CREATE INDEX IF NOT EXISTS {name}_marks_until ON {name}_marks (until)",
+    "CREATE TABLE IF NOT EXISTS {name}_receivers (name TEXT PRIMARY KEY, number INTEGER) WITHOUT ROWID",
 )
-_LAST = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'alert_log'), 0)"
+_LAST = "SELECT coalesce((SELECT seq FROM sqlite_sequence WHERE name = '{name}_log'), 0)"
 
 
 class SqliteAlerts:
-    """Store of alerts in *file*; see `AlertStore`. *wall_clock* returns seconds since 1970."""
+    """Store of alerts in *file*; see `AlertStore`. *wall_clock* returns seconds since 1970. Stores with another *name*
+    hold other messages in tables of their own.
+    """
 
     def __init__(
         self,
         file: SqliteFile,
         *,
         wall_clock: Callable[[], float],
+        name: str = "alert",
         max_alerts: int = MAX_ALERTS,
         max_marks: int = MAX_MARKS,
     ) -> None:
         self._file = file
+        self._name = name
+        self._last = _LAST.format(name=name)
         self._max_alerts = max_alerts
         self._max_marks = max_marks
         self._wall_clock = wall_clock
@@ -38,38 +40,40 @@ class SqliteAlerts:
     async def begin(self, receivers: Sequence[str]) -> None:
         def act(connection: sqlite3.Connection) -> None:
             for statement in _TABLES:
-                connection.execute(statement)
-            for name in receivers:
-                connection.execute(f"INSERT OR IGNORE INTO alert_receivers VALUES (?, ({_LAST}))", (name,))  # noqa: S608
+                connection.execute(statement.format(name=self._name))
+            for receiver in receivers:
+                statement = f"INSERT OR IGNORE INTO {self._name}_receivers VALUES (?, ({self._last}))"  # noqa: S608
+                connection.execute(statement, (receiver,))
 
         await self._file.run(act)
 
-    async def add(self, alert: NewAlert) -> Added:
-        now, content = self._wall_clock(), alert.alert
-        where = (content.team, content.period)
+    async def add(self, alert: NewEntry) -> Added:
+        now, where = self._wall_clock(), (alert.team, alert.period)
+        log, marks = f"{self._name}_log", f"{self._name}_marks"
 
         def act(connection: sqlite3.Connection) -> Added:
-            connection.execute("DELETE FROM alert_marks WHERE until <= ?", (now,))
-            query = "SELECT 1 FROM alert_marks WHERE team = ? AND period = ? AND mark = ?"
+            connection.execute(f"DELETE FROM {marks} WHERE until <= ?", (now,))  # noqa: S608
+            query = f"SELECT 1 FROM {marks} WHERE team = ? AND period = ? AND mark = ?"  # noqa: S608
             if connection.execute(query, (*where, alert.mark)).fetchone() is not None:
                 return "known"
-            if content.scope in {"user", "session"}:
-                query = "SELECT count(*) FROM alert_marks WHERE team = ? AND period = ?"
+            if alert.is_by_caller:
+                query = f"SELECT count(*) FROM {marks} WHERE team = ? AND period = ?"  # noqa: S608
                 if connection.execute(query, where).fetchone()[0] >= self._max_marks:
                     return "crowded"
-            connection.execute("INSERT INTO alert_marks VALUES (?, ?, ?, ?)", (*where, alert.mark, alert.until))
-            connection.execute("INSERT INTO alert_log (body) VALUES (?)", (msgspec.json.encode(content),))
-            connection.execute(f"DELETE FROM alert_log WHERE number <= ({_LAST}) - ?", (self._max_alerts,))  # noqa: S608
+            connection.execute(f"INSERT INTO {marks} VALUES (?, ?, ?, ?)", (*where, alert.mark, alert.until))  # noqa: S608
+            connection.execute(f"INSERT INTO {log} (body) VALUES (?)", (alert.body,))  # noqa: S608
+            connection.execute(f"DELETE FROM {log} WHERE number <= ({self._last}) - ?", (self._max_alerts,))  # noqa: S608
             return "added"
 
         return await self._file.run(act)
 
     async def waiting(self, receiver: str, count: int) -> Waiting:
         def act(connection: sqlite3.Connection) -> Waiting:
-            row = connection.execute("SELECT number FROM alert_receivers WHERE name = ?", (receiver,)).fetchone()
+            query = f"SELECT number FROM {self._name}_receivers WHERE name = ?"  # noqa: S608
+            row = connection.execute(query, (receiver,)).fetchone()
             if row is None:
                 return Waiting((), 0)
-            query = "SELECT number, body FROM alert_log WHERE number > ? ORDER BY number LIMIT ?"
+            query = f"SELECT number, body FROM {self._name}_log WHERE number > ? ORDER BY number LIMIT ?"  # noqa: S608
             found = [StoredAlert(*each) for each in connection.execute(query, (row[0], count))]
             return Waiting(found, found[0].number - row[0] - 1 if found else 0)
 
@@ -77,7 +81,7 @@ class SqliteAlerts:
 
     async def delivered(self, receiver: str, number: int) -> None:
         def act(connection: sqlite3.Connection) -> None:
-            statement = "UPDATE alert_receivers SET number = max(number, ?) WHERE name = ?"
+            statement = f"UPDATE {self._name}_receivers SET number = max(number, ?) WHERE name = ?"  # noqa: S608
             connection.execute(statement, (number, receiver))
 
         await self._file.run(act)

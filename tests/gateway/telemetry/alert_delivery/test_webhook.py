@@ -54,7 +54,7 @@ def test_other_secrets_are_no_keys(secret: str) -> None:
 
 async def sent(receiver: AlertReceiver) -> Failure | None:
     async with HttpClient(verify=False, follow_redirects=False) as client:
-        hook = Webhook("ops", receiver.url, secret_bytes(SECRET), client=client, wall_clock=time.time)
+        hook = Webhook("ops", receiver.url, secret_bytes(SECRET), encode=payload, client=client, wall_clock=time.time)
         return await hook.send(an_alert())
 
 
@@ -109,7 +109,7 @@ async def test_each_attempt_has_its_own_time() -> None:
         return httpx.Response(503)
 
     async with httpx.AsyncClient(transport=httpx.MockTransport(handle)) as client:
-        hook = Webhook("ops", "http://ops", secret_bytes(SECRET), client=client, wall_clock=clock)
+        hook = Webhook("ops", "http://ops", secret_bytes(SECRET), encode=payload, client=client, wall_clock=clock)
         await hook.send(an_alert())
         clock.now = 1060.9
         await hook.send(an_alert())

@@ -8,8 +8,7 @@ import pytest
 from msgspec import structs
 
 from gateway.protocol.errors import StoreUnavailable
-from gateway.tenancy.alerts.alert import NewAlert
-from gateway.tenancy.alerts.alert_store import Added
+from gateway.tenancy.alerts.alert_store import Added, NewEntry
 from gateway.tenancy.alerts.sqlite_alerts import SqliteAlerts
 from gateway.tenancy.teams.limit_raise import LimitRaise
 from gateway.tenancy.teams.limits import Limits
@@ -101,7 +100,7 @@ async def test_an_alert_that_cannot_be_stored_is_stored_later(stage: AlertStage)
     class Away(SqliteAlerts):
         is_away = True
 
-        async def add(self, alert: NewAlert) -> Added:
+        async def add(self, alert: NewEntry) -> Added:
             if self.is_away:
                 raise StoreUnavailable("The store does not answer")
             return await super().add(alert)
@@ -120,7 +119,7 @@ async def test_an_alert_that_cannot_be_stored_is_stored_later(stage: AlertStage)
 
 async def test_too_many_alerts_of_end_users_are_counted(stage: AlertStage, caplog: pytest.LogCaptureFixture) -> None:
     class Full(SqliteAlerts):
-        async def add(self, alert: NewAlert) -> Added:
+        async def add(self, alert: NewEntry) -> Added:
             return "crowded"
 
     watch = stage.watch(Full(stage.file, wall_clock=stage.clock))

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from gateway.protocol.errors import StoreUnavailable
 from gateway.storage.redis_link import redis_link
-from gateway.tenancy.alerts.alert import Alert, NewAlert
-from gateway.tenancy.alerts.alert_store import Added
+from gateway.tenancy.alerts.alert import Alert
+from gateway.tenancy.alerts.alert_store import Added, NewEntry
 from gateway.tenancy.alerts.redis_alerts import RedisAlerts
 from gateway.tenancy.alerts.spend_watch import SpendRule, SpendWatch
 from gateway.tenancy.alerts.sqlite_alerts import SqliteAlerts
@@ -140,7 +140,7 @@ async def test_an_alert_that_cannot_be_stored_is_stored_later(stage: AlertStage)
     class Away(SqliteAlerts):
         is_away = True
 
-        async def add(self, alert: NewAlert) -> Added:
+        async def add(self, alert: NewEntry) -> Added:
             if self.is_away:
                 raise StoreUnavailable("The store does not answer")
             return await super().add(alert)
