@@ -167,7 +167,7 @@ app.kubernetes.io/component: gateway
 {{- define "warmgate.configChecksum" -}}
 {{- $config := include "warmgate.config" . | fromYaml -}}
 {{- if .Values.configReload -}}
-{{- $config = omit $config "models" "routes" "adapters" "guardrails" "teams" "timeouts" "health" "bedrock" -}}
+{{- $config = omit $config "models" "routes" "adapters" "guardrails" "teams" "limit_templates" "model_groups" "timeouts" "health" "bedrock" -}}
 {{- end -}}
 {{- $config | toYaml | sha256sum -}}
 {{- end -}}
