@@ -43,6 +43,10 @@ class _Node:
         self.full = 0
         self.held = 0
 
+    def unused_since(self, use: int) -> int:
+        """Return the bitmask of the workers that last used their blocks at use number *use* or earlier. O(workers)."""
+        return sum([1 << slot for slot, holding in self.holdings.items() if holding.used <= use])
+
 
 class _Holding:
     """Leading blocks of a node that one worker holds. It is an entry in the worker's list in order of use.
@@ -128,8 +132,10 @@ class RadixTree:
         holder = self._holders.get(worker)
         return holder.held if holder else 0
 
-    def match(self, prefix: Prefix) -> Mapping[WorkerId, int]:
-        """Return the number of leading blocks of *prefix* that each worker holds. O(nodes on the path + workers)."""
+    def match(self, prefix: Prefix, *, since: int = 0) -> Mapping[WorkerId, int]:
+        """Return the number of leading blocks of *prefix* that each worker holds, without those last used at use number
+        *since* or earlier. O(nodes on the path + workers), or O(nodes on the path * workers) if *since* is above 0.
+        """
         hashes, blocks = prefix.hashes, prefix.blocks
         workers = self._workers
         hits: dict[WorkerId, int] = {}
@@ -139,6 +145,11 @@ class RadixTree:
         alive, position = child.held, 0
         while True:
             shared = common_blocks(child.run, 0, hashes, position)
+            if since:
+                unused = alive & child.unused_since(since)
+                alive ^= unused
+                if position:
+                    hits.update((workers[slot], position) for slot in bits(unused))
             staying = alive & child.full if shared == child.blocks else 0
             for slot in bits(alive ^ staying):
                 holding = child.holdings.get(slot)
@@ -211,11 +222,17 @@ class RadixTree:
         holder.capacity = capacity
         self._evict_over_capacity(holder)
 
-    def evict_unused_since(self, use: int) -> None:
-        """Evict all blocks that were last used at use number *use* or earlier. O(evicted runs)."""
+    def evict_unused_since(self, use: int, *, max_runs: int) -> bool:
+        """Evict blocks that were last used at use number *use* or earlier, at most *max_runs* runs of them. Return
+        whether none of these blocks is left. O(evicted runs + workers).
+        """
         for holder in self._holders.values():
             while holder.oldest is not holder.anchor and holder.oldest.used <= use:
+                if not max_runs:
+                    return False
+                max_runs -= 1
                 self._shrink(holder, holder.oldest, 0)
+        return True
 
     def drop(self, worker: WorkerId) -> None:
         holder = self._holders.pop(worker, None)
@@ -228,19 +245,7 @@ class RadixTree:
     def tree_of(self, worker: WorkerId) -> list[Run]:
         """Return the runs of blocks that *worker* holds, parents before children. O(runs of the worker)."""
         holder = self._holders.get(worker)
-        if holder is None:
-            return []
-        runs: list[Run] = []
-        pending = [(0, child) for child in self._root.children.values()]
-        while pending:
-            depth, node = pending.pop()
-            holding = node.holdings.get(holder.slot)
-            if holding is None:
-                continue
-            end = holding.blocks * HASH_BYTES
-            runs.append(Run(depth, holding.blocks, node.run[end - HASH_BYTES : end]))
-            pending.extend((depth + node.blocks, child) for child in node.children.values())
-        return runs
+        return [] if holder is None else _runs(self._root, holder.slot)
 
     def _holder(self, worker: WorkerId) -> _Holder:
         holder = self._holders.get(worker)
@@ -391,15 +396,13 @@ class RadixTree:
                 blocks[slot] += holding.blocks
             total += NODE_BYTES + len(node.run) + HOLDING_BYTES * len(node.holdings)
             for key, child in node.children.items():
-                assert child.parent is node
-                assert key == child.run[:HASH_BYTES]
+                assert (node, key) == (child.parent, child.run[:HASH_BYTES])
                 nodes.append((child, full))
         for holder in self._holders.values():
             ring = list(_ring(holder))
             total += HOLDING_BYTES * sum(holding.node is None for holding in ring)
             unknown = sum(holding.blocks for holding in ring if holding.node is None)
-            assert holder.held == blocks[holder.slot] + unknown
-            assert holder.held <= holder.capacity
+            assert blocks[holder.slot] + unknown == holder.held <= holder.capacity
             assert [holding.used for holding in ring] == sorted(holding.used for holding in ring)
         assert total == self._bytes, f"{total} bytes counted, {self._bytes} kept"
 
@@ -409,3 +412,17 @@ def _ring(holder: _Holder) -> Iterator[_Holding]:
     while holding is not holder.anchor:
         yield holding
         holding = holding.newer
+
+
+def _runs(root: _Node, slot: int) -> list[Run]:
+    runs: list[Run] = []
+    pending = [(0, child) for child in root.children.values()]
+    while pending:
+        depth, node = pending.pop()
+        holding = node.holdings.get(slot)
+        if holding is None:
+            continue
+        end = holding.blocks * HASH_BYTES
+        runs.append(Run(depth, holding.blocks, node.run[end - HASH_BYTES : end]))
+        pending.extend((depth + node.blocks, child) for child in node.children.values())
+    return runs

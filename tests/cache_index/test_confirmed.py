@@ -72,6 +72,23 @@ def test_predictions_of_one_moment_end_together() -> None:
     assert {} == index.match(prefix("abcdefghij"), 15.05)
 
 
+def test_many_predictions_that_end_are_removed_bit_by_bit() -> None:
+    """After a pause without requests, no request pays for all of them, and none of them counts any more."""
+    index = confirmed()
+    letters = [first + second for first in "abcdefghijklmnopqrst" for second in "abcdefghijklmnopqrst"]
+    for each in letters:
+        index.predict(A, prefix(each), 10.0)
+    full = index.size_bytes
+
+    assert {} == index.match(prefix(letters[-1]), 20.0)
+    after_one = index.size_bytes
+    assert full / 4 < after_one < full / 2
+    index.predict(A, prefix("xyz"), 20.1)
+    assert {A: Hit(3)} == index.match(prefix("xyz"), 20.1)
+    assert index.size_bytes < after_one / 10
+    assert {A: Hit(3)} == index.match(prefix("xyz"), 20.2)
+
+
 def test_of_what_was_reported_and_what_is_predicted_the_longer_counts() -> None:
     """They are kept apart: the end of a prediction takes nothing of what was reported."""
     index = confirmed()

@@ -252,7 +252,7 @@ def test_what_was_not_used_since_a_use_can_be_evicted() -> None:
     index.record(B, prefix("xy"))
     old = index.uses
     index.record(A, prefix("ab"))
-    index.evict_unused_since(old)
+    assert index.evict_unused_since(old, max_runs=10)
 
     assert {A: 2} == index.match(prefix("abcd"))
     assert {} == index.match(prefix("xy"))
@@ -264,9 +264,54 @@ def test_nothing_is_evicted_of_what_is_used_later() -> None:
     """Uses are counted from 1."""
     index = tree()
     index.record(A, prefix("abcd"))
-    index.evict_unused_since(0)
+    assert index.evict_unused_since(0, max_runs=10)
 
     assert {A: 4} == index.match(prefix("abcd"))
+
+
+def test_eviction_of_unused_blocks_can_be_divided() -> None:
+    """Each call removes as many runs as it may, and says whether any are left."""
+    index = tree()
+    for letters in ("ab", "cd", "ef"):
+        index.record(A, prefix(letters))
+    old = index.uses
+    index.record(B, prefix("ab"))
+
+    assert not index.evict_unused_since(old, max_runs=2)
+    assert (2, 2) == (index.held(A), index.held(B))
+    assert index.evict_unused_since(old, max_runs=2)
+    assert (0, 2) == (index.held(A), index.held(B))
+    index._check()
+
+
+def test_unused_blocks_do_not_match_before_they_are_evicted() -> None:
+    """The blocks that a worker used since then match, as many as there are."""
+    index = tree()
+    index.record(A, prefix("abcd"))
+    index.record(B, prefix("abcd"))
+    index.record(A, prefix("xy"))
+    old = index.uses
+    index.record(A, prefix("ab"))
+
+    assert {A: 4, B: 4} == index.match(prefix("abcde"))
+    assert {A: 2} == index.match(prefix("abcde"), since=old)
+    assert {} == index.match(prefix("xy"), since=old)
+
+
+@given(st.lists(st.tuples(st.sampled_from([A, B]), st.text("ab", min_size=1, max_size=5)), max_size=20), st.data())
+def test_a_match_since_a_use_is_that_of_a_tree_without_older_blocks(
+    uses: list[tuple[WorkerId, str]], data: st.DataObject
+) -> None:
+    """Filtering is equal to evicting, for any history and any prompt."""
+    index = tree()
+    for worker, letters in uses:
+        index.record(worker, prefix(letters))
+    since = data.draw(st.integers(0, len(uses)))
+    asked = prefix(data.draw(st.text("ab", min_size=1, max_size=6)))
+    filtered = index.match(asked, since=since)
+    index.evict_unused_since(since, max_runs=1_000)
+
+    assert index.match(asked) == filtered
 
 
 def test_the_tree_of_a_worker_lists_its_runs_with_parents_first() -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from gateway.protocol.errors import MalformedBody
 from gateway.protocol.json_bounds import (
     INLINE_BYTES,
+    INLINE_MARKS,
     OFF_LOOP_BYTES,
     check_bounds,
     is_light,
@@ -77,11 +78,45 @@ def test_text_is_no_structure() -> None:
 
 
 def test_a_body_is_light_by_size_and_by_shape() -> None:
-    """Small ones always; up to 256 KiB those with few commas and brackets; larger ones never."""
+    """Small ones always; up to 256 KiB those with few values; larger ones never."""
     assert is_light(b"," * INLINE_BYTES)
     assert not is_light(b"," * (INLINE_BYTES + 1))
     assert is_light(b"x" * OFF_LOOP_BYTES)
     assert not is_light(b"x" * (OFF_LOOP_BYTES + 1))
+
+
+def test_a_long_text_with_commas_is_light() -> None:
+    """Commas and brackets of texts are no values, also next to quotes and backslashes in the text."""
+    text = 'He said, "no, [never]", and {left}\\\\", \\' * 4_000
+
+    assert is_light(json.dumps({"messages": [{"role": "user", "content": text[:150_000]}]}).encode())
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        b'{"a":[' + b"1," * 2_100 + b'1],"b":"' + b"x" * 10_000 + b'"}',
+        b'{"a":[' + b'"",' * 9_000 + b'""]}',
+        b'{"a":"' + rb"\"," * 21_000 + b'"}',
+        rb'{"a":"\\\\","b":[' + b"1," * 2_100 + b'1],"c":"' + b"x" * 10_000 + b'"}',
+    ],
+    ids=["numbers", "strings", "quotes", "numbers after backslashes"],
+)
+def test_many_values_are_not_light(raw: bytes) -> None:
+    json.loads(raw)
+
+    assert not is_light(raw)
+
+
+@given(st.lists(VALUES, max_size=12), st.booleans())
+def test_a_light_body_has_few_values(values: list[Any], is_ascii: bool) -> None:
+    """Repeated values of any shape are light exactly if there are at most 2,000."""
+    raw = json.dumps([values] * 250, ensure_ascii=is_ascii).encode()
+    few_values = shape_of(raw).values <= INLINE_MARKS + 1
+    quotes = raw.count(b'"')
+
+    if len(raw) > INLINE_BYTES and (marks(raw) <= INLINE_MARKS or quotes <= 8_000):
+        assert is_light(raw) == (few_values and len(raw) <= OFF_LOOP_BYTES)
 
 
 def test_tokens_are_made_of_what_is_decoded_soon() -> None:
