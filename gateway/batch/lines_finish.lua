@@ -11,5 +11,6 @@ redis.call('ZREM', KEYS[4], ARGV[1])
 redis.call('HINCRBY', KEYS[1], ARGV[3], 1)
 if ARGV[4] then
     ledger_book(unpack(ARGV, 4))
+    ledger_write()
 end
 return 1

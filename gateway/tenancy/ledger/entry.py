@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Final
 
+from cache_index.native import mypyc_attr
 from gateway.tenancy.ledger.record import Outcome, UsageRecord
 
 NANO: Final = 1_000_000_000
@@ -11,6 +12,7 @@ represent nine billion dollars.
 """
 
 
+@mypyc_attr(acyclic=True)
 class Entry:
     """Immutable fields of a `UsageRecord`, with money in whole nano-dollars.
 

@@ -1,6 +1,7 @@
 """Queue of background operations that the store still has to carry out."""
 
 from collections import deque
+from collections.abc import Callable
 
 from gateway.tenancy.quota.redis_meters import Operation
 
@@ -104,3 +105,19 @@ class Outbox:
             done.popleft()
         if not done:
             del self._done[team]
+
+
+class WaitingOperations:
+    """Operations of *outbox* for calls that carry them out before other work. *clock* is the clock of the outbox."""
+
+    def __init__(self, outbox: Outbox, *, clock: Callable[[], float]) -> None:
+        self._outbox = outbox
+        self._clock = clock
+
+    def first(self, team: str, most: int) -> tuple[int, list[Operation]]:
+        """Return the number of the oldest operation of *team*, and the first *most* operations."""
+        return self._outbox.first(team, most)
+
+    def done(self, team: str, last: int) -> None:
+        """Mark the operations of *team* up to the number *last* as completed."""
+        self._outbox.done(team, last, self._clock())

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from datetime import datetime, tzinfo
 
+from cache_index.native import mypyc_attr
 from gateway.protocol.errors import QuotaSpent, RateLimited, StoreUnavailable
 from gateway.tenancy.ledger.entry import Draft, Entry
 from gateway.tenancy.ledger.record import Outcome
@@ -32,6 +33,7 @@ entry is written elsewhere.
 """
 
 
+@mypyc_attr(acyclic=True)
 class Ask:
     """Properties of a request that must be known for quotas before it is served."""
 

@@ -39,6 +39,8 @@ end
 -- ---- meters: each call reads a meter once and writes it once
 
 local meters, changed = {}, {}
+local added = 0 -- number of limits of end users and sessions that this call adds
+local touched = {} -- keys whose time to live begins anew at the end of the call
 
 local function load(charges)
   local ids = {}
@@ -152,7 +154,7 @@ local function replace(charge, units)
   changed[charge[ID]] = charge
 end
 
--- Appends remaining, reset_s of all charges to *reply*, and packs it.
+-- Appends remaining, reset_s of all charges to *reply*.
 local function with_levels(reply, charges)
   for _, charge in ipairs(charges) do
     local meter = meter_of(charge)
@@ -165,7 +167,7 @@ local function with_levels(reply, charges)
       reply[#reply + 1] = charge[LEFT_S]
     end
   end
-  return cmsgpack.pack(reply)
+  return reply
 end
 
 -- ---- reservations
@@ -183,20 +185,21 @@ end
 
 local function remember_ended(reservation)
   redis.call('ZADD', ENDED, exact(now + ENDED_KEPT_S), reservation)
-  redis.call('EXPIRE', ENDED, 2 * ENDED_KEPT_S)
+  touched[ENDED] = 2 * ENDED_KEPT_S
 end
 
-local function hold(reservation, charges, booking)
+-- *packed*: msgpack of {charges, booking}, if it exists.
+local function hold(reservation, charges, booking, packed)
   for _, charge in ipairs(charges) do
     count(charge)
-    if charge[KIND] == 'p' then
-      charge[PERIOD] = meters[charge[ID]].period -- a gateway with another calendar may have started it
+    local period = meters[charge[ID]].period
+    if charge[KIND] == 'p' and charge[PERIOD] ~= period then
+      charge[PERIOD], packed = period, nil -- a gateway with another calendar may have started it
     end
   end
-  redis.call('HSET', HELD, reservation, cmsgpack.pack({charges, booking}))
+  redis.call('HSET', HELD, reservation, packed or cmsgpack.pack({charges, booking}))
   redis.call('ZADD', ENDS, exact(now + lease_s), reservation)
-  redis.call('EXPIRE', HELD, KEPT_S)
-  redis.call('EXPIRE', ENDS, KEPT_S)
+  touched[HELD], touched[ENDS] = KEPT_S, KEPT_S
 end
 
 -- Removes a reservation, and returns its charges and booking; nil: it was not held.
@@ -291,21 +294,29 @@ end
 -- Returns the place of such a charge for which there is no room among the limits of the team.
 local function crowded(charges)
   local place = new_name(charges)
-  if not place or redis.call('HLEN', METERS) < max_limits then
+  if not place or redis.call('HLEN', METERS) + added < max_limits then
     return nil
   end
   local cursor = redis.call('HGET', METERS, '.cursor') or '0'
   redis.call('HSET', METERS, '.cursor', sweep(cursor, SWEPT_IN_CROWD, SKEW_S))
-  return redis.call('HLEN', METERS) >= max_limits and place or nil
+  return redis.call('HLEN', METERS) + added >= max_limits and place or nil
+end
+
+-- Notes that the limits of *charges* are counted, although they are not written yet.
+local function note_added(charges)
+  for _, charge in ipairs(charges) do
+    local meter = meters[charge[ID]]
+    if meter.is_new then
+      meter.is_new, added = false, added + 1
+    end
+  end
 end
 
 -- ---- calls of gateways
 
--- ARGV: id, msgpack of {charges, booking if it is lost}.
--- Returns msgpack of {granted (1, 0, or 2: crowded), index of the binding charge, its wait (-1: forever), levels}.
-local function reserve(reservation, packed)
-  local charges, booking = unpack(cmsgpack.unpack(packed))
-  load(charges)
+-- *packed*: msgpack of {charges, booking if it is lost}.
+-- Returns {granted (1, 0, or 2: crowded), index of the binding charge, its wait (-1: forever), levels}.
+local function reserve(reservation, packed, charges, booking)
   if redis.call('HEXISTS', HELD, reservation) == 1 then
     return with_levels({1, 0, 0}, charges)
   end
@@ -323,7 +334,8 @@ local function reserve(reservation, packed)
   if wait_s > 0 or is_ended(reservation) then
     return with_levels({0, binding, wait_s == math.huge and -1 or wait_s}, charges)
   end
-  hold(reservation, charges, booking)
+  hold(reservation, charges, booking, packed)
+  note_added(charges)
   return with_levels({1, 0, 0}, charges)
 end
 
@@ -389,6 +401,24 @@ local function carry_out(packed)
   return last
 end
 
+-- ARGV: msgpack of {id, msgpack of {charges, booking if it is lost}} for each reservation, in the order of decisions;
+-- possibly the argument of `carry_out`, which is called first.
+-- Returns msgpack of the answers in the same order.
+local function reserve_all(packed, packed_operations)
+  if packed_operations then
+    carry_out(packed_operations)
+  end
+  local all, answers = cmsgpack.unpack(packed), {}
+  for _, each in ipairs(all) do
+    each[3], each[4] = unpack(cmsgpack.unpack(each[2]))
+    load(each[3])
+  end
+  for i, each in ipairs(all) do
+    answers[i] = reserve(unpack(each))
+  end
+  return cmsgpack.pack(answers)
+end
+
 -- ARGV: cursor of the last sweep, ids of reservations that run.
 -- Returns the numbers of lost and held reservations, and the next cursor.
 local function tend(lost, cursor, ...)
@@ -428,10 +458,14 @@ if what == 'tend' then
   answer[1] = reap()
 else
   reap()
-  answer = what == 'reserve' and reserve(ARGV[3], ARGV[4]) or what == 'carry_out' and carry_out(ARGV[3])
+  answer = what == 'reserve' and reserve_all(ARGV[3], ARGV[4]) or what == 'carry_out' and carry_out(ARGV[3])
     or what == 'spent' and spent(ARGV[3]) or what == 'refund' and refund(ARGV[3])
 end
 if next(changed) then
   save()
+end
+ledger_write()
+for key, kept_s in pairs(touched) do
+  redis.call('EXPIRE', key, kept_s)
 end
 return answer

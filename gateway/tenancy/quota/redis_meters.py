@@ -13,18 +13,20 @@ are deleted, and Redis keys that are not used expire after 35 days.
 
 import math
 from collections.abc import Callable, Collection, Sequence
+from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, cast
+from typing import Any, Final, Literal, NamedTuple, Protocol, cast
 
 import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from gateway.storage.redis_link import RedisLink
+from gateway.storage.redis_link import RedisLink, StoreRefuses
 from gateway.tenancy.ledger import redis_usage
 from gateway.tenancy.ledger.entry import Draft, Entry
 from gateway.tenancy.ledger.redis_usage import booking_of
+from gateway.tenancy.quota.batched_reservations import BatchedReservations, Reservable
 from gateway.tenancy.quota.limit import Charge, Granted, Level, Refused
 from gateway.tenancy.quota.meter import SLACK_UNITS
 from gateway.tenancy.quota.meters import CROWDED_WAIT_S, MAX_LIMITS
@@ -43,10 +45,14 @@ SCRIPT = redis_usage.LUA + Path(__file__).with_name("redis_meters.lua").read_tex
 _SHA = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 """SHA-1 of the Lua script, by which Redis identifies the script."""
 
+CARRIED: Final = 32
+"""Maximum number of waiting operations that a call with reservations carries out first."""
+
 What = Literal["settle", "book", "drop", "adopt"]
 
 _pack = msgspec.msgpack.encode
 _NUMBERS = msgspec.msgpack.Decoder(list[float])
+_ANSWERS = msgspec.msgpack.Decoder(list[list[float]])
 _KINDS = {"rate": "r", "period": "p", "concurrent": "c"}
 
 
@@ -62,6 +68,18 @@ class Operation(NamedTuple):
     """
 
 
+class Waiting(Protocol):
+    """Operations that wait to be carried out, see `gateway.tenancy.quota.outbox.WaitingOperations`."""
+
+    def first(self, team: str, most: int) -> tuple[int, list[Operation]]:
+        """Return the number of the oldest operation of *team*, and the first *most* operations."""
+        ...
+
+    def done(self, team: str, last: int) -> None:
+        """Mark the operations of *team* up to the number *last* as completed."""
+        ...
+
+
 class Tended(NamedTuple):
     lost: int
     """Number of reservations that were settled because their lease had ended. More of them can remain."""
@@ -71,7 +89,11 @@ class Tended(NamedTuple):
 
 
 class RedisMeters:
-    """Calls of the Redis script, one round trip each. A call that raises StoreUnavailable might have taken effect."""
+    """Calls of the Redis script, one round trip each. A call that raises StoreUnavailable might have taken effect.
+
+    Concurrent reservations of a team share a call, which carries out the team's oldest waiting operations first. So a
+    caller whose answer has ended finds the units that it no longer uses.
+    """
 
     def __init__(
         self,
@@ -81,16 +103,19 @@ class RedisMeters:
         writer: str,
         now: Callable[[], float] | None = None,
         max_limits: int = MAX_LIMITS,
+        waiting: Waiting | None = None,
     ) -> None:
         """Create the object. *writer* is the id of this gateway and must never be reused. In tests, *now* returns
         seconds since 1970. If it is None, the Redis clock is used. A team with *max_limits* limits in use gets no
-        limits of further end users and sessions.
+        limits of further end users and sessions. *waiting* holds operations of this gateway.
         """
+        self._waiting = waiting
         self._max_limits = max_limits
         self._link = link
         self._lease_s = lease_s
         self._writer = writer
         self._now = now
+        self._reservations = BatchedReservations(self._reserve_all)
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
         """Reserve all *charges*, or nothing. A repeated call for the same *reservation* is granted and reserves nothing
@@ -100,7 +125,7 @@ class RedisMeters:
         """
         never_fits = any(charge.units > charge.limit.amount + SLACK_UNITS for charge in charges)
         held = _pack((_charges(charges), () if never_fits else _booking(lost())))
-        numbers = _NUMBERS.decode(await self._run(team, "reserve", reservation, held))
+        numbers = await self._reservations.ask(team, (reservation, held))
         levels = tuple(map(Level, numbers[3::2], numbers[4::2]))
         if numbers[0] == GRANTED:
             return Granted(levels)
@@ -126,8 +151,7 @@ class RedisMeters:
 
         Numbers of a team increase by one. The store skips numbers that it has already seen.
         """
-        rows = [(each.what, each.reservation, _charges(each.charges), _booking(each.entry)) for each in operations]
-        await self._run(team, "carry_out", _pack([first, *rows]))
+        await self._run(team, "carry_out", _pack(_rows(first, operations)))
 
     async def tend(self, team: str, alive: Sequence[str], *, cursor: int = 0) -> Tended:
         """Renew the leases of *alive*, settle reservations with ended leases, and delete some of the unused limits."""
@@ -159,6 +183,16 @@ class RedisMeters:
         """Check that the store accepts writes, which a read would not show."""
         await self._link.ask(lambda client: client.set(b"warmgate:quota:check", b"1", ex=60))
 
+    async def _reserve_all(self, team: str, reservables: Sequence[Reservable]) -> list[list[float]]:
+        packed = _pack([(reservation, _text(held)) for reservation, held in reservables])
+        first, operations = (0, []) if self._waiting is None else self._waiting.first(team, CARRIED)
+        if operations and self._waiting is not None:
+            with suppress(StoreRefuses):  # no request waits for an operation that cannot be carried out
+                answers = await self._run(team, "reserve", packed, _pack(_rows(first, operations)))
+                self._waiting.done(team, first + len(operations) - 1)
+                return _ANSWERS.decode(answers)
+        return _ANSWERS.decode(await self._run(team, "reserve", packed))
+
     async def _run(self, team: str, what: str, *arguments: Any) -> Any:
         base = f"warmgate:{{{team}}}:quota:"
         keys = (base + "meters", base + "held", base + "ends", base + "ended", base + "writer:" + self._writer)
@@ -174,13 +208,20 @@ class RedisMeters:
         return await self._link.ask(question)
 
 
+def _rows(first: int, operations: Sequence[Operation]) -> list[Any]:
+    """Return the argument of the script's function ``carry_out``."""
+    rows = [(each.what, each.reservation, _charges(each.charges), _booking(each.entry)) for each in operations]
+    return [first, *rows]
+
+
 def _booking(entry: Entry | None) -> list[msgspec.Raw]:
-    """Return the booking of *entry* with all fields as msgpack str 32. The cmsgpack library in some Redis versions does
-    not support the bin format. Without an entry, the booking is empty.
-    """
-    if entry is None:
-        return []
-    return [msgspec.Raw(b"\xdb" + len(field).to_bytes(4, "big") + field) for field in booking_of(entry)]
+    """Return the booking of *entry*. Without an entry, the booking is empty."""
+    return [] if entry is None else [_text(field) for field in booking_of(entry)]
+
+
+def _text(field: bytes) -> msgspec.Raw:
+    """Return *field* as msgpack str 32. The cmsgpack library in some Redis versions does not support the bin format."""
+    return msgspec.Raw(b"\xdb" + len(field).to_bytes(4, "big") + field)
 
 
 def _charges(charges: Sequence[Charge]) -> list[tuple[str, str, float, float, float, str, float, float]]:

@@ -20,7 +20,7 @@ from gateway.tenancy.ledger.entry import Draft
 from gateway.tenancy.quota.leases import Leases
 from gateway.tenancy.quota.limit import Charge, Granted, Refused
 from gateway.tenancy.quota.meters import MAX_LIMITS
-from gateway.tenancy.quota.outbox import MAX_WAITING, Outbox
+from gateway.tenancy.quota.outbox import MAX_WAITING, Outbox, WaitingOperations
 from gateway.tenancy.quota.outbox_sender import OutboxSender
 from gateway.tenancy.quota.redis_meters import Operation, RedisMeters
 from gateway.tenancy.quota.share import Live, Policy, Share
@@ -28,6 +28,8 @@ from gateway.tenancy.quota.team_calls import TeamCalls
 
 _log = logging.getLogger(__name__)
 
+SEND_EVERY_S = 0.005
+"""Minimum seconds between two calls that send operations. Calls with reservations carry out operations too."""
 LAST_S = 5.0
 """Seconds for sending the remaining operations on shutdown. A store that restarts or fails over can come back in this
 time.
@@ -62,8 +64,14 @@ class RedisQuotaStore:
         """
         self._verify = verify
         self._doubted: StoreUnfit | None = None
+        outbox = Outbox(max_waiting=max_waiting)
         self._meters = RedisMeters(
-            link, lease_s=lease_s, writer=uuid.uuid4().hex, now=store_clock, max_limits=max_limits
+            link,
+            lease_s=lease_s,
+            writer=uuid.uuid4().hex,
+            now=store_clock,
+            max_limits=max_limits,
+            waiting=WaitingOperations(outbox, clock=clock),
         )
         self._share = Share(policy or Policy(), replicas=replicas, max_limits=max_limits)
         self._clock = clock
@@ -72,7 +80,7 @@ class RedisQuotaStore:
         self._work = asyncio.Event()
         calls = TeamCalls(self._work)
         self._leases = Leases(self._meters, calls, clock=clock)
-        self._sender = OutboxSender(self._meters, Outbox(max_waiting=max_waiting), calls, self._work, clock=clock)
+        self._sender = OutboxSender(self._meters, outbox, calls, self._work, clock=clock)
         self._is_unavailable = False
         self._lost = asyncio.Event()
 
@@ -229,6 +237,7 @@ class RedisQuotaStore:
                     await self._sender.send()
                 except StoreUnavailable as fault:
                     self._note_unavailable(fault.message)
+            await asyncio.sleep(SEND_EVERY_S)
 
     async def _send_last(self) -> None:
         """Send all remaining operations. Retry until canceled, because the store might come back."""

@@ -76,7 +76,7 @@ async def sqlite_ledger(*, scanned: int = sqlite_usage.SCANNED) -> AsyncIterator
 @asynccontextmanager
 async def redis_ledger(server: RedisServer, *, scanned: int = redis_usage.SCANNED) -> AsyncIterator[Ledger]:
     link = redis_link(server.url, timeout_s=PATIENCE_S)
-    script = f"{redis_usage.LUA}\nledger_book(unpack(ARGV))"
+    script = f"{redis_usage.LUA}\nledger_book(unpack(ARGV))\nledger_write()"
 
     async def book(entries: Sequence[Entry]) -> None:
         for entry in entries:

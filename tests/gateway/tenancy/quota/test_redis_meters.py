@@ -1,8 +1,10 @@
 """The script in Redis, called as gateways call it. Its arithmetic: `tests/contracts/test_quota_cases.py`."""
 
+import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from redis.asyncio import Redis
@@ -13,7 +15,8 @@ from gateway.tenancy.ledger.entry import Draft, Entry
 from gateway.tenancy.ledger.redis_usage import RedisUsage
 from gateway.tenancy.ledger.usage_store import Period, RecordQuery
 from gateway.tenancy.quota.limit import Charge, Granted, Level, Limit, Refused
-from gateway.tenancy.quota.redis_meters import Operation, RedisMeters, Tended
+from gateway.tenancy.quota.outbox import Outbox, WaitingOperations
+from gateway.tenancy.quota.redis_meters import Operation, RedisMeters, Tended, What
 from tests.gateway.tenancy.quota.examples import NOW, SLOTS, TOKENS, entry, usd
 from tests.storage import PATIENCE_S, RedisServer, RedisServers, free_port
 
@@ -351,3 +354,72 @@ async def test_many_budgets_are_read_in_parts(gateways: Gateways) -> None:
     budgets = [Charge(Limit(f"user:{n}/usd_per_day", "period", 9.0), 0.0, "2026-11-18", 60.0) for n in range(9000)]
 
     assert [0.0] * 9000 == await gateways.one.spent("blue", budgets)
+
+
+async def test_concurrent_reservations_are_decided_in_one_call_and_in_order(gateways: Gateways) -> None:
+    """Each counts for those behind it: two of the slots are taken, and the third request finds none."""
+    slots = Limit("team:concurrent", "concurrent", 2.0)
+    before = await calls_of(gateways.link)
+    answers = await asyncio.gather(*(gateways.reserve(f"r{number}", Charge(slots, 1.0)) for number in range(4)))
+
+    assert [Granted, Granted, Refused, Refused] == [type(each) for each in answers]
+    assert [1.0, 0.0, 0.0, 0.0] == [each.levels[0].remaining for each in answers]
+    assert 1 == await calls_of(gateways.link) - before
+
+
+async def test_end_users_of_one_call_do_not_exceed_the_limits_of_a_team(gateways: Gateways) -> None:
+    """Limits that the same call adds count, although they are not written yet."""
+    crowd = RedisMeters(gateways.link, lease_s=LEASE_S, writer="crowd", now=lambda: gateways.now, max_limits=3)
+    limits = [Limit(f"user:{number}:requests", "rate", 60.0, burst=60.0) for number in range(6)]
+    answers = await asyncio.gather(
+        *(crowd.reserve("blue", limit.id, (Charge(limit, 1.0),), lambda: entry("lost")) for limit in limits)
+    )
+
+    refused = [each.is_crowded for each in answers if isinstance(each, Refused)]
+    assert refused
+    assert all(refused)
+    assert len(answers) - len(refused) <= 3
+
+
+def with_waiting(gateways: Gateways, *operations: Operation) -> tuple[RedisMeters, Outbox]:
+    """Return a gateway with operations that wait to be sent."""
+    outbox = Outbox()
+    for each in operations:
+        outbox.add("blue", each)
+    waiting = WaitingOperations(outbox, clock=lambda: gateways.now)
+    return RedisMeters(gateways.link, lease_s=LEASE_S, writer="w", now=lambda: gateways.now, waiting=waiting), outbox
+
+
+async def test_a_reservation_comes_behind_the_settlements_that_wait(gateways: Gateways) -> None:
+    """A caller with one slot finds it free when its answer has ended, in the same call."""
+    slot = Charge(Limit("team:concurrent", "concurrent", 1.0), 1.0)
+    meters, outbox = with_waiting(gateways, Operation("settle", "first", (slot,), entry("first")))
+    assert isinstance(await meters.reserve("blue", "other", (usd(0.5),), lambda: entry("lost")), Granted)
+    assert 0 == len(outbox)
+    assert isinstance(await meters.reserve("blue", "second", (slot,), lambda: entry("lost")), Granted)
+    outbox.add("blue", Operation("settle", "second", (slot,), entry("second")))
+    before = await calls_of(gateways.link)
+
+    assert isinstance(await meters.reserve("blue", "third", (slot,), lambda: entry("lost")), Granted)
+    assert 0 == len(outbox)
+    assert 1 == await calls_of(gateways.link) - before
+    assert ["first", "second"] == await gateways.booked()
+
+
+async def test_an_operation_that_is_refused_stops_no_reservation(gateways: Gateways) -> None:
+    """It goes on to wait, and the reservation is made without it."""
+    strange = Operation(cast("What", "strange"), "first", (), None)
+    meters, outbox = with_waiting(gateways, strange)
+
+    assert isinstance(await meters.reserve("blue", "second", (usd(0.5),), lambda: entry("lost")), Granted)
+    assert 1 == len(outbox)
+
+
+async def calls_of(link: RedisLink) -> int:
+    """Return how often scripts were called by their digests."""
+    return await link.ask(_script_calls)
+
+
+async def _script_calls(redis: "Redis") -> int:
+    found = await redis.info("commandstats")
+    return int(found.get("cmdstat_evalsha", {"calls": 0})["calls"])
