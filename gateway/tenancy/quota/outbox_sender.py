@@ -35,6 +35,10 @@ class OutboxSender:
         self._sending = asyncio.Lock()
         self._registered: set[str] = set()
         self._unregistered: set[str] = set()
+        self.has_new_team = asyncio.Event()
+        """Event that is set while a team waits to be announced. Before that, no other gateway settles the team's
+        reservations if this gateway dies.
+        """
 
     def __len__(self) -> int:
         """Return the number of operations that the store has not received yet."""
@@ -50,6 +54,7 @@ class OutboxSender:
         if team not in self._registered:
             self._registered.add(team)
             self._unregistered.add(team)
+            self.has_new_team.set()
             self._work.set()
 
     def add(self, team: str, operation: Operation) -> None:
@@ -81,6 +86,7 @@ class OutboxSender:
         async with self._sending:
             if self._unregistered:
                 teams, self._unregistered = self._unregistered, set()
+                self.has_new_team.clear()
                 try:
                     await self._meters.register(teams, self._clock())
                 except BaseException:  # `run` cancels it at the end, and then sends what is left

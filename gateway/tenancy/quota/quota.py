@@ -247,12 +247,13 @@ class Quota:
         """Reserve in the same way as `reserve`, but without waiting. If a reservation would have to wait, reserve
         nothing and return None.
         """
-        reservation = self._begun(caller, model, ask, lost)
-        if not reservation.number:
-            return reservation
-        plan, in_memory = reservation.plan, self._in_memory
-        if in_memory is None:
+        in_memory = self._in_memory
+        if in_memory is None and self._plan_for(caller, model, ask).limits:
             return None
+        reservation = self._begun(caller, model, ask, lost)
+        plan = reservation.plan
+        if in_memory is None or not reservation.number:
+            return reservation
         meters = plan.meters
         if meters is not None and self._reserve_plan(reservation, model, meters, in_memory):
             return reservation
@@ -370,10 +371,13 @@ class Quota:
         charges = plan.nothing(now) if is_nothing else plan.charges(used, cost_usd, now)
         self._store.settle(reservation.team, reservation.id, charges, entry)
 
+    def _plan_for(self, caller: Caller, model: Metered, ask: Ask) -> Plan:
+        now = self._clock() if caller.raises else math.inf
+        return self._plans.plan_for(caller, model, ask.user, ask.session, now=now)
+
     def _begun(self, caller: Caller, model: Metered, ask: Ask, lost: LostEntry) -> Reservation:
         """Return a new reservation that contains the units to reserve."""
-        now = self._clock() if caller.raises else math.inf
-        plan, choices = self._plans.plan_for(caller, model, ask.user, ask.session, now=now), ask.choices
+        plan, choices = self._plan_for(caller, model, ask), ask.choices
         lengths = plan.lengths
         if lengths is None or lengths.is_forgotten:
             lengths = plan.lengths = self._lengths.lengths_for(caller.team_name, model.name)

@@ -22,6 +22,7 @@ import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
+from cache_index.native import mypyc_attr
 from gateway.storage.redis_link import RedisLink, StoreRefuses
 from gateway.tenancy.ledger import redis_usage
 from gateway.tenancy.ledger.entry import Draft, Entry
@@ -56,16 +57,23 @@ _ANSWERS = msgspec.msgpack.Decoder(list[list[float]])
 _KINDS = {"rate": "r", "period": "p", "concurrent": "c"}
 
 
-class Operation(NamedTuple):
-    """Background operation on the store. `redis_meters.lua` has a function for each value of *what*."""
+@mypyc_attr(acyclic=True)
+class Operation:
+    """Background operation on the store, in the form in which it is sent. `redis_meters.lua` has a function for each
+    value of *what*.
 
-    what: What
-    reservation: str
-    charges: Sequence[Charge]
-    entry: Entry | None
-    """Ledger entry of the operation. For ``adopt``, it is recorded if the reservation is lost. For ``drop``, and for
-    requests whose entries are written elsewhere, it is None.
+    It is packed at once, because it may be sent twice, and its bytes take less memory than the objects. It takes about
+    0.9 kB.
     """
+
+    __slots__ = ("packed", "reservation")
+
+    def __init__(self, what: What, reservation: str, charges: Sequence[Charge], entry: Entry | None) -> None:
+        """Pack the operation. *entry* is the ledger entry of the operation. For ``adopt``, it is recorded if the
+        reservation is lost. For ``drop``, and for requests whose entries are written elsewhere, it is None.
+        """
+        self.reservation = reservation
+        self.packed = msgspec.Raw(_pack((what, reservation, _charges(charges), _booking(entry))))
 
 
 class Waiting(Protocol):
@@ -151,7 +159,7 @@ class RedisMeters:
 
         Numbers of a team increase by one. The store skips numbers that it has already seen.
         """
-        await self._run(team, "carry_out", _pack(_rows(first, operations)))
+        await self._run(team, "carry_out", _packed(first, operations))
 
     async def tend(self, team: str, alive: Sequence[str], *, cursor: int = 0) -> Tended:
         """Renew the leases of *alive*, settle reservations with ended leases, and delete some of the unused limits."""
@@ -188,7 +196,7 @@ class RedisMeters:
         first, operations = (0, []) if self._waiting is None else self._waiting.first(team, CARRIED)
         if operations and self._waiting is not None:
             with suppress(StoreRefuses):  # no request waits for an operation that cannot be carried out
-                answers = await self._run(team, "reserve", packed, _pack(_rows(first, operations)))
+                answers = await self._run(team, "reserve", packed, _packed(first, operations))
                 self._waiting.done(team, first + len(operations) - 1)
                 return _ANSWERS.decode(answers)
         return _ANSWERS.decode(await self._run(team, "reserve", packed))
@@ -208,10 +216,9 @@ class RedisMeters:
         return await self._link.ask(question)
 
 
-def _rows(first: int, operations: Sequence[Operation]) -> list[Any]:
+def _packed(first: int, operations: Sequence[Operation]) -> bytes:
     """Return the argument of the script's function ``carry_out``."""
-    rows = [(each.what, each.reservation, _charges(each.charges), _booking(each.entry)) for each in operations]
-    return [first, *rows]
+    return _pack([first, *(each.packed for each in operations)])
 
 
 def _booking(entry: Entry | None) -> list[msgspec.Raw]:

@@ -29,7 +29,9 @@ from gateway.tenancy.quota.team_calls import TeamCalls
 _log = logging.getLogger(__name__)
 
 SEND_EVERY_S = 0.005
-"""Minimum seconds between two calls that send operations. Calls with reservations carry out operations too."""
+"""Minimum seconds between two calls that send operations, except for those that announce a team. Calls with
+reservations carry out operations too.
+"""
 LAST_S = 5.0
 """Seconds for sending the remaining operations on shutdown. A store that restarts or fails over can come back in this
 time.
@@ -237,7 +239,9 @@ class RedisQuotaStore:
                     await self._sender.send()
                 except StoreUnavailable as fault:
                     self._note_unavailable(fault.message)
-            await asyncio.sleep(SEND_EVERY_S)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SEND_EVERY_S):
+                    await self._sender.has_new_team.wait()
 
     async def _send_last(self) -> None:
         """Send all remaining operations. Retry until canceled, because the store might come back."""

@@ -1,4 +1,4 @@
-"""Which reservations share a call, and what becomes of the callers if it fails."""
+"""Reservations that share a call, and the callers of a call that fails."""
 
 import asyncio
 from collections.abc import Sequence
@@ -120,7 +120,7 @@ async def test_the_others_are_sent_again_if_the_sender_leaves() -> None:
 
 
 async def test_the_next_sender_may_leave_before_it_sends() -> None:
-    """The one behind it sends, and without any, the next request begins anew."""
+    """The one behind it sends, and without any, the next request begins again."""
     store = Store()
     batches = BatchedReservations(store.send)
     first = await begin(batches, "blue", [1])
