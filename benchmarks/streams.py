@@ -386,8 +386,12 @@ def allow_files(needed: int) -> None:
     """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < needed:
-        raise ChildFailedError(f"{needed} open files are needed, and no more than {hard} allowed (ulimit -Hn)")
-    if soft != resource.RLIM_INFINITY and soft < needed:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (needed, needed))
+        except (OSError, ValueError):
+            fault = f"{needed} open files are needed, and no more than {hard} allowed (ulimit -Hn)"
+            raise ChildFailedError(fault) from None
+    elif soft != resource.RLIM_INFINITY and soft < needed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
