@@ -24,7 +24,7 @@ from gateway.batch.ranges import NO_WORKER
 from gateway.storage.redis_link import RedisLink
 from gateway.tenancy.ledger import redis_usage
 from gateway.tenancy.ledger.entry import Entry
-from gateway.tenancy.ledger.redis_usage import booking_of
+from gateway.tenancy.ledger.redis_booking import booking_of
 
 _BEGIN, _CLAIM, _CLOSE, _FINISH = (
     Path(__file__).with_name(f"lines_{name}.lua").read_text(encoding="utf-8")

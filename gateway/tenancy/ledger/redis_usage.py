@@ -11,7 +11,7 @@ Measures are little-endian doubles in the order of `Measures`. They hold whole n
 million dollars a day for one key with one model on one worker. A record takes about 220 bytes.
 
 The scripts that settle reservations book with a Lua function from `LUA`. Its arguments are the fields of a
-`LedgerBooking`::
+`gateway.tenancy.ledger.redis_booking.LedgerBooking`::
 
     ledger_book(base, day, record, group, measures, user)
 
@@ -19,7 +19,6 @@ The Redis key `TEAMS` is in a separate cluster slot. A process adds a team to it
 """
 
 import heapq
-import struct
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from operator import add
@@ -31,9 +30,9 @@ from redis.asyncio import Redis
 
 from gateway.storage.redis_link import RedisLink
 from gateway.tenancy.ledger.cursor import Ordinal, Page, cursor_of, place_of
-from gateway.tenancy.ledger.entry import Entry
-from gateway.tenancy.ledger.measures import Measures, measures_of
+from gateway.tenancy.ledger.measures import Measures
 from gateway.tenancy.ledger.record import FIELDS, UsageRecord
+from gateway.tenancy.ledger.redis_booking import MEASURES, base_of
 from gateway.tenancy.ledger.usage_store import (
     NEW_USERS_PER_DAY,
     OTHER_USERS,
@@ -57,45 +56,12 @@ HASHES = 16
 FORGOTTEN = 100
 """Maximum number of days of one team to remove in one call of `forget`. Redis frees the memory in the background."""
 
-_MEASURES = struct.Struct(f"<{len(Measures._fields)}d")
-
 LUA = (
     f"local NEW_USERS_PER_DAY = {NEW_USERS_PER_DAY}\n"
     f"local OTHER_USERS = '{OTHER_USERS}'\n"
     f"local MEASURES = '<{'d' * len(Measures._fields)}'\n"
 ) + Path(__file__).with_name("book.lua").read_text(encoding="utf-8")
 """Lua code to put in front of a script. It only defines functions."""
-
-
-class LedgerBooking(NamedTuple):
-    """Arguments of the Lua function ``ledger_book``, in order. They are binary-safe strings, so that they can be stored
-    and used later.
-    """
-
-    base: bytes
-    """Prefix of all Redis keys that the booking writes. It includes the team's hash tag."""
-    day: bytes
-    record: bytes
-    group: bytes
-    measures: bytes
-    user: bytes
-    """End user, or an empty string if the request named no end user."""
-
-
-def base_of(team: str) -> bytes:
-    return b"warmgate:{%b}:ledger:" % team.encode()
-
-
-def booking_of(entry: Entry) -> LedgerBooking:
-    encode = msgspec.json.encode
-    return LedgerBooking(
-        base_of(entry.team),
-        entry.day.encode(),
-        encode(entry.row()),
-        encode((entry.key, entry.project, entry.model, entry.backend)),
-        _MEASURES.pack(*measures_of(entry)),
-        (entry.user or "").encode(),
-    )
 
 
 class RedisUsage:
@@ -128,7 +94,7 @@ class RedisUsage:
             value = cast("bytes | None", await self._link.ask(lambda redis: redis.hget(key, field)))
             fields = {} if value is None else {field: value}
         found = [
-            (field[1:].decode(), _whole(_MEASURES.unpack(value)))
+            (field[1:].decode(), _whole(MEASURES.unpack(value)))
             for field, value in fields.items()
             if field.startswith(b"u")
         ]
@@ -266,7 +232,7 @@ class _Adder:
             if dimensions is not None:
                 group = tuple(of_day.get(name) or dimensions.get(name, "") for name in self._by)
                 sums = self._sums.get(group, self._nothing)
-                self._sums[group] = tuple(map(add, sums, _MEASURES.unpack(measures)))
+                self._sums[group] = tuple(map(add, sums, MEASURES.unpack(measures)))
 
     def sums(self) -> list[UsageSum]:
         return [

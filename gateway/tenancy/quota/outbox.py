@@ -3,7 +3,7 @@
 from collections import deque
 from collections.abc import Callable
 
-from gateway.tenancy.quota.redis_meters import Operation
+from gateway.tenancy.quota.redis_operation import Operation
 
 MAX_WAITING = 50_000
 """Maximum number of operations in the queue. At 0.9 kB each they take 45 MB, enough for eight minutes without the store

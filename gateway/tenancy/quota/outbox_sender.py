@@ -5,7 +5,8 @@ import logging
 from collections.abc import Callable, Iterable
 
 from gateway.tenancy.quota.outbox import Outbox
-from gateway.tenancy.quota.redis_meters import Operation, RedisMeters
+from gateway.tenancy.quota.redis_meters import RedisMeters
+from gateway.tenancy.quota.redis_operation import Operation
 from gateway.tenancy.quota.team_calls import TeamCalls
 
 _log = logging.getLogger(__name__)

@@ -16,21 +16,26 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from hashlib import sha1
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple, Protocol, cast
+from typing import Any, Final, NamedTuple, Protocol, cast
 
 import msgspec
 from redis.asyncio import Redis
 from redis.exceptions import NoScriptError
 
-from cache_index.native import mypyc_attr
 from gateway.storage.redis_link import RedisLink, StoreRefuses
 from gateway.tenancy.ledger import redis_usage
-from gateway.tenancy.ledger.entry import Draft, Entry
-from gateway.tenancy.ledger.redis_usage import booking_of
+from gateway.tenancy.ledger.entry import Draft
 from gateway.tenancy.quota.batched_reservations import BatchedReservations, Reservable
 from gateway.tenancy.quota.limit import Charge, Granted, Level, Refused
 from gateway.tenancy.quota.meter import SLACK_UNITS
 from gateway.tenancy.quota.meters import CROWDED_WAIT_S, MAX_LIMITS
+from gateway.tenancy.quota.redis_operation import (
+    Operation,
+    packed_charges,
+    packed_hold,
+    packed_operations,
+    packed_reservables,
+)
 
 GRANTED: Final = 1
 """First number of the script's answer to a reservation that was granted."""
@@ -49,31 +54,9 @@ _SHA = sha1(SCRIPT.encode(), usedforsecurity=False).hexdigest()
 CARRIED: Final = 32
 """Maximum number of waiting operations that a call with reservations carries out first."""
 
-What = Literal["settle", "book", "drop", "adopt"]
-
 _pack = msgspec.msgpack.encode
 _NUMBERS = msgspec.msgpack.Decoder(list[float])
 _ANSWERS = msgspec.msgpack.Decoder(list[list[float]])
-_KINDS = {"rate": "r", "period": "p", "concurrent": "c"}
-
-
-@mypyc_attr(acyclic=True)
-class Operation:
-    """Background operation on the store, in the form in which it is sent. `redis_meters.lua` has a function for each
-    value of *what*.
-
-    It is packed at once, because it may be sent twice, and its bytes take less memory than the objects. It takes about
-    0.9 kB.
-    """
-
-    __slots__ = ("packed", "reservation")
-
-    def __init__(self, what: What, reservation: str, charges: Sequence[Charge], entry: Entry | None) -> None:
-        """Pack the operation. *entry* is the ledger entry of the operation. For ``adopt``, it is recorded if the
-        reservation is lost. For ``drop``, and for requests whose entries are written elsewhere, it is None.
-        """
-        self.reservation = reservation
-        self.packed = msgspec.Raw(_pack((what, reservation, _charges(charges), _booking(entry))))
 
 
 class Waiting(Protocol):
@@ -132,7 +115,7 @@ class RedisMeters:
         *lost* is called at once, unless a charge exceeds its limit.
         """
         never_fits = any(charge.units > charge.limit.amount + SLACK_UNITS for charge in charges)
-        held = _pack((_charges(charges), () if never_fits else _booking(lost())))
+        held = packed_hold(charges, None if never_fits else lost())
         numbers = await self._reservations.ask(team, (reservation, held))
         levels = tuple(map(Level, numbers[3::2], numbers[4::2]))
         if numbers[0] == GRANTED:
@@ -146,12 +129,12 @@ class RedisMeters:
         found: list[float] = []
         for begin in range(0, len(charges), MOST_CHARGES):
             part = charges[begin : begin + MOST_CHARGES]
-            found += _NUMBERS.decode(await self._run(team, "spent", _pack(_charges(part))))
+            found += _NUMBERS.decode(await self._run(team, "spent", packed_charges(part)))
         return found
 
     async def refund(self, team: str, charges: Sequence[Charge]) -> None:
         """Reduce the used units of the period limits in *charges*."""
-        await self._run(team, "refund", _pack(_charges(charges)))
+        await self._run(team, "refund", packed_charges(charges))
 
     async def carry_out(self, team: str, first: int, operations: Sequence[Operation]) -> None:
         """Execute *operations* in order, each exactly once. *first* is the number of the first operation for this
@@ -159,7 +142,7 @@ class RedisMeters:
 
         Numbers of a team increase by one. The store skips numbers that it has already seen.
         """
-        await self._run(team, "carry_out", _packed(first, operations))
+        await self._run(team, "carry_out", packed_operations(first, operations))
 
     async def tend(self, team: str, alive: Sequence[str], *, cursor: int = 0) -> Tended:
         """Renew the leases of *alive*, settle reservations with ended leases, and delete some of the unused limits."""
@@ -192,11 +175,11 @@ class RedisMeters:
         await self._link.ask(lambda client: client.set(b"warmgate:quota:check", b"1", ex=60))
 
     async def _reserve_all(self, team: str, reservables: Sequence[Reservable]) -> list[list[float]]:
-        packed = _pack([(reservation, _text(held)) for reservation, held in reservables])
+        packed = packed_reservables(reservables)
         first, operations = (0, []) if self._waiting is None else self._waiting.first(team, CARRIED)
         if operations and self._waiting is not None:
             with suppress(StoreRefuses):  # no request waits for an operation that cannot be carried out
-                answers = await self._run(team, "reserve", packed, _packed(first, operations))
+                answers = await self._run(team, "reserve", packed, packed_operations(first, operations))
                 self._waiting.done(team, first + len(operations) - 1)
                 return _ANSWERS.decode(answers)
         return _ANSWERS.decode(await self._run(team, "reserve", packed))
@@ -214,29 +197,3 @@ class RedisMeters:
                 return await client.eval(SCRIPT, *asked)
 
         return await self._link.ask(question)
-
-
-def _packed(first: int, operations: Sequence[Operation]) -> bytes:
-    """Return the argument of the script's function ``carry_out``."""
-    return _pack([first, *(each.packed for each in operations)])
-
-
-def _booking(entry: Entry | None) -> list[msgspec.Raw]:
-    """Return the booking of *entry*. Without an entry, the booking is empty."""
-    return [] if entry is None else [_text(field) for field in booking_of(entry)]
-
-
-def _text(field: bytes) -> msgspec.Raw:
-    """Return *field* as msgpack str 32. The cmsgpack library in some Redis versions does not support the bin format."""
-    return msgspec.Raw(b"\xdb" + len(field).to_bytes(4, "big") + field)
-
-
-def _charges(charges: Sequence[Charge]) -> list[tuple[str, str, float, float, float, str, float, float]]:
-    return [
-        (
-            *(limit.id, _KINDS[limit.kind], limit.amount, limit.burst),
-            *(each.units, each.period, each.period_left_s, each.likely),
-        )
-        for each in charges
-        for limit in (each.limit,)
-    ]

@@ -22,7 +22,8 @@ from gateway.tenancy.quota.limit import Charge, Granted, Refused
 from gateway.tenancy.quota.meters import MAX_LIMITS
 from gateway.tenancy.quota.outbox import MAX_WAITING, Outbox, WaitingOperations
 from gateway.tenancy.quota.outbox_sender import OutboxSender
-from gateway.tenancy.quota.redis_meters import Operation, RedisMeters
+from gateway.tenancy.quota.redis_meters import RedisMeters
+from gateway.tenancy.quota.redis_operation import Operation
 from gateway.tenancy.quota.share import Live, Policy, Share
 from gateway.tenancy.quota.team_calls import TeamCalls
 

@@ -15,7 +15,8 @@ from gateway.storage.sqlite_file import SqliteFile
 from gateway.tenancy.ledger import redis_usage, sqlite_book, sqlite_usage
 from gateway.tenancy.ledger.entry import Entry
 from gateway.tenancy.ledger.record import UsageRecord
-from gateway.tenancy.ledger.redis_usage import RedisUsage, booking_of
+from gateway.tenancy.ledger.redis_booking import booking_of
+from gateway.tenancy.ledger.redis_usage import RedisUsage
 from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
 from gateway.tenancy.ledger.usage_store import UsageStore
 from tests.storage import PATIENCE_S, RedisServer

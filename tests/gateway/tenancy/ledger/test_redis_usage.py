@@ -6,7 +6,8 @@ from msgspec import structs
 
 from gateway.storage.redis_link import redis_link
 from gateway.tenancy.ledger.record import FIELDS
-from gateway.tenancy.ledger.redis_usage import LUA, TEAMS, RedisUsage, booking_of
+from gateway.tenancy.ledger.redis_booking import booking_of
+from gateway.tenancy.ledger.redis_usage import LUA, TEAMS, RedisUsage
 from gateway.tenancy.ledger.usage_store import NEW_USERS_PER_DAY, Period, RecordQuery
 from tests.gateway.tenancy.ledger.examples import a_record, an_entry, redis_ledger
 from tests.storage import RedisServer, RedisServers, free_port

@@ -3,7 +3,7 @@
 import random
 
 from gateway.tenancy.quota.outbox import Outbox
-from gateway.tenancy.quota.redis_meters import Operation
+from gateway.tenancy.quota.redis_operation import Operation
 
 
 def drop(name: str) -> Operation:

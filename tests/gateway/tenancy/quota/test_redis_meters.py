@@ -16,7 +16,8 @@ from gateway.tenancy.ledger.redis_usage import RedisUsage
 from gateway.tenancy.ledger.usage_store import Period, RecordQuery
 from gateway.tenancy.quota.limit import Charge, Granted, Level, Limit, Refused
 from gateway.tenancy.quota.outbox import Outbox, WaitingOperations
-from gateway.tenancy.quota.redis_meters import Operation, RedisMeters, Tended, What
+from gateway.tenancy.quota.redis_meters import RedisMeters, Tended
+from gateway.tenancy.quota.redis_operation import Operation, What
 from tests.gateway.tenancy.quota.examples import NOW, SLOTS, TOKENS, entry, usd
 from tests.storage import PATIENCE_S, RedisServer, RedisServers, free_port
 
