@@ -97,7 +97,7 @@ def test_a_long_text_with_commas_is_light() -> None:
     [
         b'{"a":[' + b"1," * 2_100 + b'1],"b":"' + b"x" * 10_000 + b'"}',
         b'{"a":[' + b'"",' * 9_000 + b'""]}',
-        b'{"a":"' + rb"\"," * 21_000 + b'"}',
+        b'{"a":"' + rb"\"," * 31_000 + b'"}',
         rb'{"a":"\\\\","b":[' + b"1," * 2_100 + b'1],"c":"' + b"x" * 10_000 + b'"}',
     ],
     ids=["numbers", "strings", "quotes", "numbers after backslashes"],
