@@ -324,8 +324,12 @@ def _join(process: ProcessLink, parts: _Parts) -> None:
         parts.path.completed_requests.settle()
         return parts.metrics.exposition()
 
+    async def sliced_exposition() -> bytes:
+        parts.path.completed_requests.settle()
+        return await parts.metrics.exposition_in_slices()
+
     fleet, reloader = parts.fleet, parts.followed.reloader
-    join_processes(process, exposition, fleet.draining, None if reloader is None else reloader.ask)
+    join_processes(process, exposition, sliced_exposition, fleet.draining, None if reloader is None else reloader.ask)
 
 
 def _beside(beside: Beside | None, parts: _Parts, api: App) -> AbstractAsyncContextManager[None]:

@@ -1,6 +1,6 @@
 """Connect the parts of the gateway in one process with the other processes."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -17,6 +17,7 @@ Reload = Callable[[], Coroutine[Any, Any, Reloaded]]
 def join_processes(
     link: ProcessLink,
     exposition: Callable[[], bytes],
+    sliced_exposition: Callable[[], Awaitable[bytes]],
     draining: Draining,
     ask_reload: Callable[[], object] | None,
 ) -> None:
@@ -39,7 +40,7 @@ def join_processes(
             ask_reload()
 
     draining.share(drained)
-    link.attach(exposition, drain=drain, reload=reload)
+    link.attach(exposition, sliced_exposition, drain=drain, reload=reload)
 
 
 def reload_in_all(link: ProcessLink, reload: Reload) -> Reload:

@@ -4,7 +4,7 @@ import asyncio
 import itertools
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
@@ -25,7 +25,8 @@ class ProcessLink:
         self.assignment: Assignment = assignment_of(_line(control))
         self._writer: asyncio.StreamWriter | None = None
         self._exposition: Callable[[], bytes] = bytes
-        self._acts: dict[str, Act] = {"expose": self._expose, "merged": self._give}
+        self._sliced_exposition: Callable[[], Awaitable[bytes]] = _nothing
+        self._acts: dict[str, Act] = {"merged": self._give}
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._ids = itertools.count()
 
@@ -38,9 +39,14 @@ class ProcessLink:
         """Whether the settings name no store, and the supervisor runs one for its processes."""
         return self.assignment.is_store_hidden
 
-    def attach(self, exposition: Callable[[], bytes], **acts: Act) -> None:
-        """Answer requests for metrics with *exposition*, and call the function in *acts* for each kind of message."""
+    def attach(
+        self, exposition: Callable[[], bytes], sliced_exposition: Callable[[], Awaitable[bytes]], **acts: Act
+    ) -> None:
+        """Answer requests for metrics with *sliced_exposition*, which lets requests run in between, and call the
+        function in *acts* for each kind of message. *exposition* returns the same metrics at once.
+        """
         self._exposition = exposition
+        self._sliced_exposition = sliced_exposition
         self._acts |= acts
 
     async def run(self) -> None:
@@ -49,7 +55,10 @@ class ProcessLink:
         try:
             while line := await reader.readline():
                 message = decoded(line)
-                self._acts[message["kind"]](message)
+                if message["kind"] == "expose":
+                    self.send("exposed", id=message["id"], text=(await self._sliced_exposition()).decode())
+                else:
+                    self._acts[message["kind"]](message)
             signal.raise_signal(signal.SIGTERM)
         finally:
             self._writer.close()
@@ -87,13 +96,14 @@ class ProcessLink:
         finally:
             del self._asked[number]
 
-    def _expose(self, message: Message) -> None:
-        self.send("exposed", id=message["id"], text=self._exposition().decode())
-
     def _give(self, message: Message) -> None:
         asked = self._asked.get(message["id"])
         if asked is not None and not asked.done():
             asked.set_result(message["text"].encode())
+
+
+async def _nothing() -> bytes:
+    return b""
 
 
 def _line(control: socket.socket) -> bytes:
