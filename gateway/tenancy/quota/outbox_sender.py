@@ -78,13 +78,14 @@ class OutboxSender:
         self._outbox.forget(self._clock())
         self._registered = set(teams)
 
-    async def send(self) -> None:
-        """Send all queued operations to the store.
+    async def send(self) -> int:
+        """Send all queued operations to the store, and return how many waited.
 
         Raises:
             StoreUnavailable: if some operations could not be sent.
         """
         async with self._sending:
+            waited = len(self._outbox)
             if self._unregistered:
                 teams, self._unregistered = self._unregistered, set()
                 self.has_new_team.clear()
@@ -94,6 +95,7 @@ class OutboxSender:
                     self._unregistered |= teams
                     raise
             await self._calls.call_for_all(self._send_for, self._outbox.teams())
+            return waited
 
     async def _send_for(self, team: str) -> None:
         while True:

@@ -29,9 +29,11 @@ from gateway.tenancy.quota.team_calls import TeamCalls
 
 _log = logging.getLogger(__name__)
 
+BUSY = 8
+"""Number of operations that were sent together, from which on the gateway counts as busy."""
 SEND_EVERY_S = 0.005
-"""Minimum seconds between two calls that send operations, except for those that announce a team. Calls with
-reservations carry out operations too.
+"""Seconds for which a busy gateway collects operations before it sends the next ones, unless a team has to be
+announced. Meanwhile, calls with reservations carry out operations too.
 """
 LAST_S = 5.0
 """Seconds for sending the remaining operations on shutdown. A store that restarts or fails over can come back in this
@@ -235,14 +237,17 @@ class RedisQuotaStore:
         while True:
             await self._work.wait()
             self._work.clear()
-            if not self._is_unavailable:
-                try:
-                    await self._sender.send()
-                except StoreUnavailable as fault:
-                    self._note_unavailable(fault.message)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(SEND_EVERY_S):
-                    await self._sender.has_new_team.wait()
+            if self._is_unavailable:
+                continue
+            try:
+                is_busy = await self._sender.send() >= BUSY
+            except StoreUnavailable as fault:
+                self._note_unavailable(fault.message)
+                continue
+            if is_busy:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(SEND_EVERY_S):
+                        await self._sender.has_new_team.wait()
 
     async def _send_last(self) -> None:
         """Send all remaining operations. Retry until canceled, because the store might come back."""
