@@ -88,7 +88,7 @@ def test_with_the_keys_only_the_report_is_of_requests() -> None:
     (bar,) = [bar for bar in report.bars if "five limits" in bar.what]
 
     assert pytest.approx(400.0 / 600.0) == bar.value
-    assert (0.9, False) == (bar.limit, bar.is_met)
+    assert (0.95, False) == (bar.limit, bar.is_met)
     assert 1 == len(report.tables)
 
 

@@ -82,6 +82,12 @@ def bar_against(found: Sequence[Measurement], other: str | None, load: Load, wha
     return [] if ratio is None else [Bar(f"{what}: warmgate, of {other}", ratio.median, ">=", least)]
 
 
+def bar_by_processor_time(found: Sequence[Measurement], other: str, what: str, least: float) -> list[Bar]:
+    """Return the target that Warmgate reaches *least* of the answers per processor second of *other*, if measured."""
+    ratio = by_processor_time(found, OURS, other)
+    return [] if ratio is None else [Bar(f"{what}: warmgate, of {other}", ratio.median, ">=", least)]
+
+
 def by_rate(found: Sequence[Measurement], target: str, load: Load, to: str) -> Spread | None:
     """Return the rate of *target* divided by that of *to*, by round, or None without a common round."""
     try:
