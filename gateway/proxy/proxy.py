@@ -37,7 +37,7 @@ from gateway.proxy.downstream import Downstream, Send
 from gateway.proxy.exchange import Exchange
 from gateway.proxy.guardrails.guard import Guard
 from gateway.proxy.guardrails.guards import GuardedModels
-from gateway.proxy.incoming import LONG_BODY_BYTES, CallerGone, Incoming, Receive, Scope
+from gateway.proxy.incoming import YIELD_BYTES, CallerGone, Incoming, Receive, Scope
 from gateway.proxy.keep_alive import KeepAlive
 from gateway.proxy.relay import Relay
 from gateway.proxy.retry_policy import RetryPolicy
@@ -342,7 +342,7 @@ class Proxy:
                 await self._admission.reserve_look(exchange, caller, model)
             raise unknown
         request = model.request(body, incoming.text_of, keeper, exact, caller)
-        if len(raw) > LONG_BODY_BYTES:
+        if len(raw) > YIELD_BYTES:
             await asyncio.sleep(0)  # hashing the prompt took long, and sending the body does too
         request = _restricted(exchange, incoming, model, request)
         if exchange.trace is not None:

@@ -26,13 +26,12 @@ from gateway.protocol.splice import Places
 from gateway.proxy.bodies import answer as messages
 from gateway.proxy.bodies.answer import ACTING_TEXTS, REDACTED, TEXTS, DecodeResult
 from gateway.proxy.guardrails.filter import Text
+from gateway.proxy.incoming import YIELD_BYTES
 
 PROCESSES: Final = 2
 """Maximum number of body decoder processes. With two, a slow body does not delay all others. Each process uses 40 MB of
 memory.
 """
-_LONG_BYTES: Final = 64 * 1024
-"""Size in bytes above which other work of the event loop comes between the check of a body and its decoding."""
 MAX_WAIT_S: Final = 30.0
 """Maximum seconds for decoding one body. A separate, lower limit applies to CPU time."""
 
@@ -68,7 +67,7 @@ class BodyDecoder:
             ClientError: if `Endpoint.parse` rejects the body, or the body exceeds a limit.
         """
         if is_light(raw):
-            if len(raw) > _LONG_BYTES:
+            if len(raw) > YIELD_BYTES:
                 await asyncio.sleep(0)  # counting the values took up to two milliseconds
             return endpoint.parse(raw, content_type)
         body = (await self._asked(endpoint.path.encode(), raw, content_type)).to_body()
