@@ -68,6 +68,9 @@ class BatchedReservations:
             batch, waiting[: BATCH - 1] = waiting[: BATCH - 1], []
             batch = [each for each in batch if not each[1].done()]  # the others' callers have left
             numbers = await self._send(team, [reservable, *(each for each, _ in batch)])
+            for (_, answer), each in zip(batch, numbers[1:], strict=True):
+                if not answer.done():
+                    answer.set_result(each)
         except asyncio.CancelledError:
             waiting[:0] = batch
             self._choose_leader(team)
@@ -78,9 +81,6 @@ class BatchedReservations:
                 if not answer.done():
                     answer.set_exception(fault)
             raise
-        for (_, answer), each in zip(batch, numbers[1:], strict=True):
-            if not answer.done():
-                answer.set_result(each)
         self._choose_leader(team)
         return numbers[0]
 

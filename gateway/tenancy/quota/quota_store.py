@@ -21,7 +21,8 @@ class QuotaStore(Protocol):
         ...
 
     async def reserve(self, team: str, reservation: str, charges: Sequence[Charge], lost: Draft) -> Granted | Refused:
-        """Reserve all *charges*, or nothing if a limit cannot grant one of them. Takes at most one round trip.
+        """Reserve all *charges*, or nothing if a limit cannot grant one of them. Takes at most two round trips, of
+        which the first is that of other requests.
 
         *lost* returns the ledger entry that is booked if the lease ends before the reservation is settled. It is called
         at once, when the lease ends, or, for most reservations, never.

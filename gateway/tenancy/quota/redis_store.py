@@ -1,6 +1,7 @@
 """Quotas of all gateway replicas, counted in Redis.
 
-1. A reservation takes one round trip of at most `TIMEOUT_S` of the link. Everything else happens in the background.
+1. A reservation takes one round trip of at most `TIMEOUT_S` of the link, which concurrent requests of a team share. A
+   request that comes during a round trip waits for the next one. Everything else happens in the background.
 2. A granted reservation is settled and booked exactly once, even if the store is unavailable or loses its last writes.
 3. While the store is unavailable, each gateway grants its `Share`. The beginning and the end of that time are logged.
    Before the store decides again, it is charged with the units that were granted meanwhile.

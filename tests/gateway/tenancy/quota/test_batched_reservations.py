@@ -151,3 +151,17 @@ async def test_a_failed_call_fails_all_that_wait() -> None:
     again = await begin(batches, "blue", [3])
     store.ends[1].set_result(None)
     assert [[1.0, 3.0]] == await asyncio.gather(*again)
+
+
+async def test_an_answer_of_the_wrong_length_fails_its_call_alone() -> None:
+    """The next request of the team is sent."""
+    answers = [[[1.0]], [[2.0]]]
+
+    async def send(team: str, reservables: Sequence[Reservable]) -> list[list[float]]:
+        return answers.pop(0)
+
+    batches = BatchedReservations(send)
+    failed = await asyncio.gather(*(batches.ask("blue", (name, b"")) for name in "ab"), return_exceptions=True)
+
+    assert [ValueError, ValueError] == [type(each) for each in failed]
+    assert [2.0] == await batches.ask("blue", ("c", b""))
