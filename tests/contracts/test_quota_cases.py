@@ -17,6 +17,7 @@ from gateway.tenancy.quota.meters import Meters, PlanHold, PlanMeters
 from tests.contracts.embedded_quota import embedded
 from tests.contracts.quota_stage import NOW, QuotaStage, entry
 from tests.contracts.redis_quota import redis
+from tests.contracts.shared_quota import shared
 
 TODAY, TOMORROW = "2026-11-18", "2026-11-19"
 DAY_S = 86_400.0
@@ -260,6 +261,7 @@ async def by_plan(_: pytest.FixtureRequest) -> AsyncIterator[Counter]:
 @pytest.fixture(
     params=[
         pytest.param(by_store(embedded), id="embedded"),
+        pytest.param(by_store(shared), id="shared"),
         pytest.param(by_plan, id="plan"),
         pytest.param(by_store(redis), id="redis", marks=pytest.mark.redis),
     ]

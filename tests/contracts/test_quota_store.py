@@ -14,6 +14,7 @@ from gateway.tenancy.quota.meters import Meters
 from tests.contracts.embedded_quota import embedded
 from tests.contracts.quota_stage import LEASE_S, NOW, QuotaStage, entry
 from tests.contracts.redis_quota import redis
+from tests.contracts.shared_quota import shared
 
 DAY_S = 86_400.0
 
@@ -25,7 +26,11 @@ SLOTS = Limit("team:blue/concurrent", "concurrent", 2.0)
 
 Open = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[QuotaStage]]
 
-STAGES = [pytest.param(embedded, id="embedded"), pytest.param(redis, id="redis", marks=pytest.mark.redis)]
+STAGES = [
+    pytest.param(embedded, id="embedded"),
+    pytest.param(shared, id="shared"),
+    pytest.param(redis, id="redis", marks=pytest.mark.redis),
+]
 
 
 @pytest.fixture(params=STAGES)

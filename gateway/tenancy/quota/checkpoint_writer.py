@@ -12,6 +12,7 @@ from gateway.tenancy.ledger.entry import Draft, Entry
 from gateway.tenancy.quota import checkpoints
 from gateway.tenancy.quota.meter import Meter
 from gateway.tenancy.quota.meters import Meters
+from gateway.tenancy.quota.other_processes import OtherProcesses
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +30,8 @@ PATIENCE_S = 10.0
 """Maximum seconds for which a request waits for the commit of a checkpoint. Other processes lock the file for a shorter
 time.
 """
+TURN_S = 0.002
+"""Seconds to wait before a second attempt to write while another process writes."""
 LAST_TRIES = 3
 """Number of attempts to write all remaining entries on shutdown."""
 
@@ -39,11 +42,14 @@ Book = Callable[[sqlite3.Connection, Sequence[Entry]], None]
 class CheckpointWriter:
     """Writer that collects changes that are not in the SQLite file yet, and writes them."""
 
-    def __init__(self, file: SqliteFile, book: Book, meters: Meters, *, clock: Callable[[], float]) -> None:
-        """Create the writer. *clock* returns the time in seconds since 1970."""
+    def __init__(
+        self, file: SqliteFile, book: Book, meters: Meters, others: OtherProcesses, *, clock: Callable[[], float]
+    ) -> None:
+        """Create the writer. *others* write the same file. *clock* returns the time in seconds since 1970."""
         self._file = file
         self._book = book
         self._meters = meters
+        self._others = others
         self._clock = clock
         self._dirty: dict[Meter, None] = {}
         """Meters whose checkpoints must be written, oldest first."""
@@ -169,7 +175,17 @@ class CheckpointWriter:
         self._wanted.set()
 
     async def _write_batch(self) -> bool:
+        """Write a batch while no other process writes, because the last written checkpoint must be the valid one."""
+        while not self._others.begin_writing():  # noqa: ASYNC110  # no event reports that another process ends
+            await asyncio.sleep(TURN_S)
+        try:
+            return await self._write_now()
+        finally:
+            self._others.end_writing()
+
+    async def _write_now(self) -> bool:
         now = self._clock()
+        self._others.refresh(list(self._dirty))
         due = self._due(now)
         entries = self._entries[: self._max_rows]
         waiting, self._waiting = self._waiting, []
@@ -215,16 +231,19 @@ class CheckpointWriter:
         """Return the meters with due checkpoints, each with its next checkpoint."""
         due = [(meter, checkpoints.next_checkpoint(meter, now)) for meter in self._dirty if not meter.is_past]
         self._dirty.clear()
-        for meter, checkpoint in due:
-            if checkpoint < meter.checkpoint:  # at once: grants during the write must not exceed the lower one
-                checkpoints.put(meter, checkpoint)
+        # At once: grants during the write must not exceed a lower checkpoint.
+        self._put([(meter, checkpoint) for meter, checkpoint in due if checkpoint < meter.checkpoint])
         return due
 
     def _note_written(self, due: Sequence[tuple[Meter, float]], changed: Sequence[tuple[Meter, float]]) -> None:
-        for meter, checkpoint in due:
-            checkpoints.put(meter, checkpoint)
+        self._put(due)
         for meter, units in changed:
             meter.noted = units
+
+    def _put(self, due: Sequence[tuple[Meter, float]]) -> None:
+        for meter, checkpoint in due:
+            checkpoints.put(meter, checkpoint)
+        self._others.publish_checkpoints([meter for meter, _ in due])
 
     def _put_back(self, due: Sequence[tuple[Meter, float]], changed: Sequence[tuple[Meter, float]]) -> None:
         """Schedule data again that could not be written. This data comes before newer data."""
@@ -258,8 +277,13 @@ class CheckpointWriter:
         while self._entries:
             if not await self._write_batch():
                 return False
-        states = list(self._meters.states(self._clock()))
+        self._others.leave()
+        if not self._others.have_ended:
+            return True  # they go on with the present checkpoints
+        now = self._clock()
         try:
+            written = await self._file.run(lambda connection: checkpoints.read(connection, now))
+            states = [*self._meters.states(now), *self._others.exact(written)]
             await self._file.run(lambda connection: checkpoints.replace(connection, states))
         except Exception:  # noqa: BLE001  # whatever it is, it may be tried again
             return False

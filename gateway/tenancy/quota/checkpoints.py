@@ -85,17 +85,19 @@ def note_unlikely(connection: sqlite3.Connection, rows: Iterable[tuple[str, str,
     connection.executemany(
         "INSERT INTO quota_unlikely (team, limit_id, period, units, ends) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (team, limit_id) DO UPDATE SET period = excluded.period, units = excluded.units, "
-        "ends = excluded.ends",
+        "ends = excluded.ends WHERE excluded.period >= period",
         rows,
     )
 
 
 def write(connection: sqlite3.Connection, states: Iterable[MeterState]) -> None:
-    """Write the meter states *states* in place of earlier states of the same limits."""
+    """Write the meter states *states* in place of earlier states of the same limits. A state of a later period stays:
+    another process of the gateway may have begun the period earlier.
+    """
     connection.executemany(
         "INSERT INTO quota_mark (team, limit_id, value, period, ends) VALUES (?, ?, ?, ?, ?) "
         "ON CONFLICT (team, limit_id) DO UPDATE SET value = excluded.value, period = excluded.period, "
-        "ends = excluded.ends",
+        "ends = excluded.ends WHERE excluded.period >= period",
         [(state.team, state.limit, state.value, state.period, state.ends) for state in states],
     )
 

@@ -12,7 +12,10 @@ from gateway.tenancy.quota.checkpoint_writer import Book, CheckpointWriter
 from gateway.tenancy.quota.checkpointed_meters import CheckpointedMeters
 from gateway.tenancy.quota.finish_on_cancel import finish_on_cancel
 from gateway.tenancy.quota.limit import Charge, Granted, Refused
-from gateway.tenancy.quota.meters import MAX_LIMITS, Meters
+from gateway.tenancy.quota.meter_table import MeterTable
+from gateway.tenancy.quota.meters import MAX_LIMITS, Meters, MeterState
+from gateway.tenancy.quota.other_processes import NoOtherProcesses, OtherProcesses
+from gateway.tenancy.quota.shared_meters import SharedMeters
 
 SWEEP_S = 60.0
 """Seconds between two sweeps for ended leases and unused limits."""
@@ -31,13 +34,23 @@ class EmbeddedQuotaStore:
     process gives back the units that budgets had reserved beyond it (`checkpoints.reclaim`). A clean shutdown loses
     nothing.
 
+    Several processes of one gateway can use the file if they share a table of the states of all limits.
+
     The store writes nothing unless `run` is running.
     """
 
     def __init__(
-        self, file: SqliteFile, book: Book, *, clock: Callable[[], float], lease_s: float, max_limits: int = MAX_LIMITS
+        self,
+        file: SqliteFile,
+        book: Book,
+        *,
+        clock: Callable[[], float],
+        lease_s: float,
+        max_limits: int = MAX_LIMITS,
+        table: MeterTable | None = None,
     ) -> None:
-        """Create the quota store. *clock* returns the time in seconds since 1970.
+        """Create the quota store. *clock* returns the time in seconds since 1970. *table* is the table of this process
+        that all processes with the same file share, or None if there is one process.
 
         *lease_s* must be longer than any request takes. A reservation that is never settled ends after *lease_s*
         seconds. *max_limits* is the number of limits of a team beyond which no further end users and sessions are
@@ -45,24 +58,31 @@ class EmbeddedQuotaStore:
         """
         self._file = file
         self._clock = clock
-        self._meters = Meters(alert=checkpoints.NEVER, max_limits=max_limits)
-        self._writer = CheckpointWriter(file, book, self._meters, clock=clock)
+        self._others: OtherProcesses
+        if table is None:
+            self._meters, self._others = Meters(alert=checkpoints.NEVER, max_limits=max_limits), NoOtherProcesses()
+        else:
+            shared = SharedMeters(table, alert=checkpoints.NEVER, max_limits=max_limits)
+            self._meters, self._others = shared, shared
+        self._table = table
+        self._writer = CheckpointWriter(file, book, self._meters, self._others, clock=clock)
         self.in_memory = CheckpointedMeters(self._meters, self._writer, clock=clock, lease_s=lease_s)
 
     async def open(self) -> None:
-        """Restore the state from the file. Await this before any other call.
+        """Restore the state from the file, unless another process has done so. Await this before any other call.
 
         Raises:
             StoreUnavailable: if the file cannot be used.
         """
         now = self._clock()
 
-        def read(connection: sqlite3.Connection) -> None:
+        def read(connection: sqlite3.Connection) -> list[MeterState]:
             checkpoints.create(connection)
             checkpoints.reclaim(connection, now)
-            self._meters.restore(checkpoints.read(connection, now))
+            return checkpoints.read(connection, now)
 
-        await self._file.run(read)
+        is_first = self._table is None or not self._table.is_restored
+        self._meters.restore(await self._file.run(read) if is_first else [])
 
     @property
     def is_degraded(self) -> bool:
@@ -112,6 +132,8 @@ class EmbeddedQuotaStore:
                     await self._writer.wait_for_work()
             if loop.time() >= sweep_at:
                 self.in_memory.sweep()
+                while self._others.free_unused(self._clock()):  # noqa: ASYNC110  # requests run in between
+                    await asyncio.sleep(0)
                 sweep_at = loop.time() + SWEEP_S
             await self._writer.write()
         await self._writer.write_last()

@@ -25,6 +25,7 @@ class Meter:
         "checkpoint",
         "ends",
         "full_in_s",
+        "generation",
         "granted",
         "is_concurrent",
         "is_gone",
@@ -34,6 +35,7 @@ class Meter:
         "limit",
         "noted",
         "period",
+        "slot",
         "team",
         "unit_s",
         "unlikely",
@@ -69,6 +71,9 @@ class Meter:
         """Value of `unlikely` that was written to the file last."""
         self.checkpoint = self.alert
         """Checkpoint of the meter in the file, which is at or above `value`."""
+        # Place in the table that several processes share, see `gateway.tenancy.quota.meter_table`.
+        self.slot = 0
+        self.generation = -1
 
     def use_limit(self, limit: Limit) -> None:
         """Count for *limit* from now on. It must be of the same kind, but its amount can be different."""

@@ -469,8 +469,7 @@ class Meters:
             levels.append(meter.level(charge, now))
         return Refused(place, CROWDED_WAIT_S, tuple(levels), is_crowded=True)
 
-    @staticmethod
-    def _drop_new(meters: dict[str, Meter], new: Sequence[str]) -> None:
+    def _drop_new(self, meters: dict[str, Meter], new: Sequence[str]) -> None:
         """Drop those of the *new* meters that belong to end users and sessions, because nothing was charged to them.
         Otherwise, refused requests could fill the memory.
         """

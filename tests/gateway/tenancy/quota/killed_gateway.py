@@ -1,4 +1,5 @@
-"""A process that reserves as fast as it can and prints each grant, until it is killed: `python -m ... FILE`.
+"""A process that reserves as fast as it can and prints each grant, until it is killed: `python -m ... FILE`, or
+`python -m ... FILE DESCRIPTOR SEAT` for one of several processes with the table at the descriptor.
 
 Like the proxy, it reserves by plan where possible, and by charges otherwise.
 """
@@ -14,6 +15,7 @@ from gateway.storage.sqlite_file import SqliteFile
 from gateway.tenancy.quota.embedded_store import EmbeddedQuotaStore
 from gateway.tenancy.quota.limit import BOTH, NEVER, Charge, Granted, Limit, PlanLimit
 from gateway.tenancy.quota.limit import DAY as EACH_DAY
+from gateway.tenancy.quota.meter_table import MeterTable
 from gateway.tenancy.quota.meters import PlanHold, PlanMeters
 from tests.contracts.embedded_quota import book, create_book
 from tests.contracts.quota_stage import LEASE_S, entry
@@ -32,10 +34,10 @@ def charges(units: float) -> list[Charge]:
     return [Charge(DAY, units, PERIOD, 86_400.0), Charge(BUCKET, units)]
 
 
-async def reserve_for_ever(path: Path) -> None:
+async def reserve_for_ever(path: Path, table: MeterTable | None) -> None:
     file = SqliteFile(path)
     await file.run(create_book)
-    store = EmbeddedQuotaStore(file, book, clock=time.time, lease_s=LEASE_S)
+    store = EmbeddedQuotaStore(file, book, clock=time.time, lease_s=LEASE_S, table=table)
     await store.open()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(store.run())
@@ -73,4 +75,5 @@ def tell() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(reserve_for_ever(Path(sys.argv[1])))
+    shared = MeterTable(int(sys.argv[2]), int(sys.argv[3])) if len(sys.argv) > 2 else None
+    asyncio.run(reserve_for_ever(Path(sys.argv[1]), shared))

@@ -23,6 +23,7 @@ from gateway.tenancy.teams.limits import Limits
 from tests.contracts.embedded_quota import embedded
 from tests.contracts.quota_stage import QuotaStage
 from tests.contracts.redis_quota import redis
+from tests.contracts.shared_quota import shared
 from tests.gateway.tenancy.quota.examples import NOW, caller, entry
 
 PRICE = Price.per_million(input_usd=10.0, cached_input_usd=1.0, output_usd=100.0)
@@ -38,7 +39,11 @@ Open = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[QuotaStage]
 
 
 @pytest.fixture(
-    params=[pytest.param(embedded, id="embedded"), pytest.param(redis, id="redis", marks=pytest.mark.redis)]
+    params=[
+        pytest.param(embedded, id="embedded"),
+        pytest.param(shared, id="shared"),
+        pytest.param(redis, id="redis", marks=pytest.mark.redis),
+    ]
 )
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[QuotaStage]:
     open_: Open = request.param

@@ -18,6 +18,7 @@ from gateway.storage.sqlite_file import SqliteFile
 from gateway.tenancy.ledger.price import Price
 from gateway.tenancy.quota import checkpoints, embedded_store
 from gateway.tenancy.quota.limit import Charge, Granted, Limit, Refused
+from gateway.tenancy.quota.meter_table import new_table
 from gateway.tenancy.quota.output_length import OutputLengths
 from gateway.tenancy.quota.plan import Calendar, Metered, Plans
 from gateway.tenancy.quota.quota import Ask, Quota
@@ -272,3 +273,47 @@ async def test_nothing_that_was_granted_is_forgotten_by_kill_9(tmp_path: Path) -
     # A grant that was written but not printed may be charged too: one for each kill.
     assert day.remaining >= killed_gateway.DAY.amount - printed - 3 * (step + killed_gateway.UNITS)
     assert bucket.remaining <= killed_gateway.BUCKET.burst - printed + (time.time() - began)
+
+
+@pytest.mark.e2e
+async def test_processes_that_are_killed_together_granted_no_more_than_the_file_says(tmp_path: Path) -> None:
+    """Two processes with one table reserve as fast as they can, and are killed one after the other, three times."""
+    path = tmp_path / "quota.db"
+    printed = 0.0
+    for kill_after in (50, 400, 2000):
+        table = new_table(2)
+        processes = [
+            subprocess.Popen(  # noqa: ASYNC220  # nothing else runs here meanwhile
+                [
+                    *(sys.executable, "-m", "tests.gateway.tenancy.quota.killed_gateway"),
+                    *(str(path), str(table.descriptor), str(seat)),
+                ],
+                stdout=subprocess.PIPE,
+                cwd=Path(__file__).parents[4],
+                pass_fds=[table.descriptor],
+            )
+            for seat in range(2)
+        ]
+        for process in processes:
+            assert process.stdout is not None
+            for _ in range(kill_after):
+                printed += float(process.stdout.readline())
+        for process in processes:
+            os.kill(process.pid, signal.SIGKILL)
+            assert process.stdout is not None
+            left = process.stdout.read().splitlines(keepends=True)
+            printed += sum(float(line) for line in left if line.endswith(b"\n"))
+            process.stdout.close()
+            process.wait()
+        os.close(table.descriptor)
+
+    file = SqliteFile(path)
+    async with running(file, clock=time.time) as store:
+        answer = await store.reserve("blue", "last", killed_gateway.charges(0.0), partial(entry, "lost"))
+    await file.aclose()
+    assert isinstance(answer, Granted)
+    day, bucket = answer.levels
+    assert day.remaining <= killed_gateway.DAY.amount - printed
+    step = checkpoints.PERIOD_SHARE * killed_gateway.DAY.amount
+    assert day.remaining >= killed_gateway.DAY.amount - printed - 3 * (step + 2 * killed_gateway.UNITS)
+    assert bucket.remaining <= killed_gateway.BUCKET.burst - printed + 600.0

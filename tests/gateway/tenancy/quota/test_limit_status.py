@@ -15,6 +15,7 @@ from gateway.tenancy.teams.limits import Limits
 from tests.contracts.embedded_quota import embedded
 from tests.contracts.quota_stage import NOW, QuotaStage, entry
 from tests.contracts.redis_quota import redis
+from tests.contracts.shared_quota import shared
 from tests.gateway.tenancy.quota.examples import caller
 
 Open = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[QuotaStage]]
@@ -29,7 +30,11 @@ WHO = caller(
 
 
 @pytest.fixture(
-    params=[pytest.param(embedded, id="embedded"), pytest.param(redis, id="redis", marks=pytest.mark.redis)]
+    params=[
+        pytest.param(embedded, id="embedded"),
+        pytest.param(shared, id="shared"),
+        pytest.param(redis, id="redis", marks=pytest.mark.redis),
+    ]
 )
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[QuotaStage]:
     open_: Open = request.param

@@ -22,6 +22,7 @@ from gateway.tenancy.teams.team import Team
 from tests.contracts.embedded_quota import embedded
 from tests.contracts.quota_stage import QuotaStage
 from tests.contracts.redis_quota import redis
+from tests.contracts.shared_quota import shared
 from tests.gateway.tenancy.quota.examples import NOW, caller, entry
 
 TINY = Metered("tiny", lambda prompt, cached, completion: 0.0)
@@ -46,7 +47,11 @@ Open = Callable[[pytest.FixtureRequest], AbstractAsyncContextManager[QuotaStage]
 
 
 @pytest.fixture(
-    params=[pytest.param(embedded, id="embedded"), pytest.param(redis, id="redis", marks=pytest.mark.redis)]
+    params=[
+        pytest.param(embedded, id="embedded"),
+        pytest.param(shared, id="shared"),
+        pytest.param(redis, id="redis", marks=pytest.mark.redis),
+    ]
 )
 async def stage(request: pytest.FixtureRequest) -> AsyncIterator[QuotaStage]:
     open_: Open = request.param
