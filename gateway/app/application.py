@@ -853,7 +853,12 @@ def _destinations(tracing: Tracing, settings: Settings) -> Mapping[str, Destinat
 
 def _tenancy(settings: Settings, outside: _Outside) -> Tenancy:
     try:
-        rules = tenancy_rules(settings, is_store_hidden=outside.process is not None and outside.process.is_store_hidden)
+        process = outside.process
+        rules = tenancy_rules(
+            settings,
+            is_store_hidden=process is not None and process.is_store_hidden,
+            table=None if process is None else process.table,
+        )
         return Tenancy(rules, partial(declared_in, settings), wall_clock=outside.wall_clock)
     except (StoreAddressError, IdentityUnavailableError) as fault:
         raise SettingsError([str(fault)]) from None
@@ -974,7 +979,8 @@ def _index(settings: Settings) -> RadixTree:
 
 
 def _knowledge(settings: Settings, tokenizers: Tokenizers, outside: _Outside) -> Knowledge:
-    events, sharing = settings.kv_events, sharing_of(settings)
+    events, process = settings.kv_events, outside.process
+    sharing = sharing_of(settings, None if process is None else process.messages)
     key = secrets.token_bytes(KEY_BYTES) if sharing is None else sharing.key
     token_hasher = TokenHasher(derived(key, "tokens"))
     residency = Residency(token_hasher, max_bytes=events.max_bytes)

@@ -12,6 +12,14 @@ class StoreAddressError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class TablePlace:
+    """Place of a process at the table of limits that the processes of one gateway share."""
+
+    descriptor: int
+    seat: int
+
+
+@dataclass(frozen=True, slots=True)
 class StoreRules:
     """Options for a store in a file, in memory or in Redis."""
 
@@ -27,6 +35,8 @@ class StoreRules:
     """Seconds without a heartbeat after which another gateway of the same store is considered dead."""
     max_limits: int = MAX_LIMITS
     """Number of limits of a team beyond which no further end users and sessions are counted."""
+    table: TablePlace | None = None
+    """Table of limits if several processes of one gateway use the file. The supervisor then holds the file's lock."""
     timeout_s: float = 0.5
     replicas: int = 1
     response_days: int = 30

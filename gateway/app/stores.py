@@ -31,6 +31,7 @@ from gateway.tenancy.ledger.sqlite_book import book
 from gateway.tenancy.ledger.sqlite_usage import SqliteUsage
 from gateway.tenancy.ledger.usage_store import UsageStore
 from gateway.tenancy.quota.embedded_store import EmbeddedQuotaStore
+from gateway.tenancy.quota.meter_table import MeterTable
 from gateway.tenancy.quota.quota_store import QuotaStore
 from gateway.tenancy.quota.redis_store import RedisQuotaStore
 from gateway.tenancy.teams.identity import Identity
@@ -133,7 +134,12 @@ def _embedded(path: Path, rules: StoreRules, wall_clock: Callable[[], float]) ->
     file = SqliteFile(path)
     # A reservation of a process that was killed ends with it, so the lease only has to outlast every request.
     quota = EmbeddedQuotaStore(
-        file, book, clock=wall_clock, lease_s=rules.embedded_lease_s, max_limits=rules.max_limits
+        file,
+        book,
+        clock=wall_clock,
+        lease_s=rules.embedded_lease_s,
+        max_limits=rules.max_limits,
+        table=None if rules.table is None else MeterTable(rules.table.descriptor, rules.table.seat),
     )
 
     teams, given = SqliteTeamStore(file), rules.pepper

@@ -333,12 +333,12 @@ def _token_access(
 
 
 def _lock_of(store: StoreRules) -> FileLock | None:
-    """Lock the SQLite file for this gateway. Return None for stores of other kinds.
+    """Lock the SQLite file for this gateway. Return None for stores of other kinds, and for one of several processes.
 
     Two gateways with the same file would each grant the full amount of every limit.
     """
     path = store.file
-    if path is None or str(path) == str(MEMORY):
+    if path is None or str(path) == str(MEMORY) or store.table is not None:
         return None
     try:
         return FileLock(path)

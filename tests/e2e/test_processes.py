@@ -241,15 +241,18 @@ async def test_processes_end_with_a_supervisor_that_is_killed(tmp_path: Path) ->
     assert {1, 2} == set(running)
 
 
-async def test_used_limits_survive_a_restart(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """With a store server that keeps its data. The limit is used up once, not twice."""
+@pytest.mark.parametrize(("kind", "options"), [("sqlite://", ()), ("unix:/", ("--store-server",))])
+async def test_used_limits_survive_a_restart(
+    kind: str, options: tuple[str, ...], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """With a file, and with a store server that keeps its data. The limit is used up once, not twice."""
     folder = tmp_path_factory.mktemp("s")
-    store = {"store": {"url": f"unix://{folder}/s"}}
+    store = {"store": {"url": f"{kind}/{folder}/s"}}
     used = []
     async with serving(SimulatorOptions(port=0)) as worker:
         configured = settings(worker, {"tokens_per_day": 100}, **store)
         for name in ("first", "second"):
-            async with processes(tmp_path, configured, "--store-server", name=name) as gateway:
+            async with processes(tmp_path, configured, *options, name=name) as gateway:
                 for _ in range(STREAMS):
                     async with apart(gateway) as client:
                         response = await client.post("/v1/chat/completions", json=chat())
@@ -296,7 +299,7 @@ async def test_the_admin_port_is_one_for_all(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("groups", "sentence"),
     [
-        ({"store": {"url": "sqlite:///warmgate.db"}}, "store.url is a SQLite file, which only one process can use"),
+        ({"store": {"url": "sqlite:///:memory:"}}, "store.url is a SQLite database in memory"),
         ({"admin": {"keys": [{"id": "root", "role": "owner", "secret": OWNER}]}}, "admin.port is not set"),
     ],
 )

@@ -192,11 +192,8 @@ def process_rules(settings: Settings, processes: int) -> ProcessRules:
     faults = []
     if settings.admin.keys and settings.admin.port is None:
         faults.append("admin.port is not set, and with --processes the admin API needs a port of its own.")
-    if url is not None and url.startswith(SQLITE):
-        faults.append(
-            "store.url is a SQLite file, which only one process can use. With --processes, set store.url to Redis, or "
-            "to unix://PATH together with the option --store-server."
-        )
+    if url == f"{SQLITE}:memory:":
+        faults.append("store.url is a SQLite database in memory, which only one process can use. Remove store.url.")
     if settings.kv_events.bind is not None:
         faults.append("kv_events.bind is set, but with --processes an engine would reach only one of the processes.")
     if faults:

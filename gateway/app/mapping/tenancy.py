@@ -6,7 +6,7 @@ from pathlib import Path
 from zoneinfo import ZoneInfo
 
 from gateway.app.identity_rules import IdentityRules, KeySource, LoginRules
-from gateway.app.store_rules import StoreRules
+from gateway.app.store_rules import StoreRules, TablePlace
 from gateway.app.tenancy import TenancyRules
 from gateway.settings import (
     ConsoleLoginSettings,
@@ -92,14 +92,17 @@ def store_rules(settings: Settings) -> StoreRules:
     )
 
 
-def tenancy_rules(settings: Settings, *, is_store_hidden: bool = False) -> TenancyRules:
+def tenancy_rules(
+    settings: Settings, *, is_store_hidden: bool = False, table: TablePlace | None = None
+) -> TenancyRules:
     """Return the rules for teams, keys, quotas and the ledger.
 
-    If *is_store_hidden* is true, the store is one that the operator did not configure.
+    If *is_store_hidden* is true, the store is one that the operator did not configure. *table* is the place of one of
+    several processes at their table of limits.
     """
     quota, server = settings.quota, settings.server
     return TenancyRules(
-        store=store_rules(settings),
+        store=replace(store_rules(settings), table=table),
         has_store=settings.store.url is not None,
         is_open=not settings.teams
         and not settings.identity.issuers

@@ -114,9 +114,12 @@ def pace_of(kubernetes: KubernetesSettings) -> ReflectorIntervals:
     return ReflectorIntervals(relist_s=kubernetes.relist_s, watch_s=kubernetes.watch_s)
 
 
-def sharing_of(settings: Settings) -> Sharing | None:
-    """Return the options for sharing state with other replicas, or None without Redis or if sharing is disabled."""
-    url, replicas = settings.store.url, settings.replicas
+def sharing_of(settings: Settings, messages: str | None = None) -> Sharing | None:
+    """Return the options for sharing state with other replicas, or None without Redis or if sharing is disabled.
+
+    *messages* is the URL of a server for the messages, if it is not the store.
+    """
+    url, replicas = messages or settings.store.url, settings.replicas
     if url is None or url.startswith(SQLITE) or not replicas.share:
         return None
     return sharing_by(

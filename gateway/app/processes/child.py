@@ -23,8 +23,11 @@ OnMessage = Callable[["Child", Message], object]
 class Child:
     """A running process. `start` creates it."""
 
-    def __init__(self, number: int, process: asyncio.subprocess.Process, writer: asyncio.StreamWriter) -> None:
-        self.number = number
+    def __init__(
+        self, assignment: Assignment, process: asyncio.subprocess.Process, writer: asyncio.StreamWriter
+    ) -> None:
+        self.number = assignment.number
+        self.seat = assignment.seat
         self._process = process
         self._writer = writer
         self.started = asyncio.Event()
@@ -41,18 +44,18 @@ class Child:
     async def start(cls, command: Sequence[str], assignment: Assignment) -> tuple["Child", asyncio.StreamReader]:
         """Start a process, and return it with the reader for `listen`."""
         ours, theirs = socket.socketpair()
-        sockets = [assignment.listener, assignment.admin, assignment.probes]
+        inherited = [assignment.listener, assignment.admin, assignment.probes, assignment.table]
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(*command, "--control", str(theirs.fileno())),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno(), *(each for each in sockets if each is not None)],
+                pass_fds=[theirs.fileno(), *(each for each in inherited if each is not None)],
                 # The terminal sends its signals to the supervisor alone, which passes them on.
                 start_new_session=True,
             )
         reader, writer = await asyncio.open_unix_connection(sock=ours, limit=MAX_LINE_BYTES)
         writer.write(msgspec.json.encode(assignment) + b"\n")
-        return cls(assignment.number, process, writer), reader
+        return cls(assignment, process, writer), reader
 
     @property
     def pid(self) -> int:

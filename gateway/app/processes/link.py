@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from gateway.app.processes.messages import MAX_LINE_BYTES, Assignment, Message, assignment_of, decoded, encoded
+from gateway.app.store_rules import TablePlace
 
 MERGE_S = 5.0
 """Seconds to wait for the metrics of all processes. After that, a process exposes its own metrics."""
@@ -36,8 +37,19 @@ class ProcessLink:
 
     @property
     def is_store_hidden(self) -> bool:
-        """Whether the settings name no store, and the supervisor runs one for its processes."""
+        """Whether the settings name no store, and the supervisor has one for its processes."""
         return self.assignment.is_store_hidden
+
+    @property
+    def table(self) -> TablePlace | None:
+        """Table of limits of the processes, or None if a server counts their limits."""
+        assigned = self.assignment
+        return None if assigned.table is None else TablePlace(assigned.table, assigned.seat)
+
+    @property
+    def messages(self) -> str | None:
+        """URL of the server for messages between the processes, or None if the store serves them."""
+        return self.assignment.messages
 
     def attach(
         self, exposition: Callable[[], bytes], sliced_exposition: Callable[[], Awaitable[bytes]], **acts: Act

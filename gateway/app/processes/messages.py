@@ -27,12 +27,18 @@ class Assignment(msgspec.Struct, frozen=True):
     variables: dict[str, str]
     """Environment variables that override settings."""
     is_store_hidden: bool
-    """Whether the settings name no store, and the supervisor runs one for its processes."""
+    """Whether the settings name no store, and the supervisor has one for its processes."""
     listener: int
     """File descriptor of the listening socket."""
     admin: int | None = None
     """File descriptor of the socket of the admin port, which only process 1 serves."""
     probes: int | None = None
+    table: int | None = None
+    """File descriptor of the table of limits, if the store is a SQLite file."""
+    seat: int = 0
+    """Seat of this process in the table, which no other process has."""
+    messages: str | None = None
+    """URL of the server for messages between the processes, or None if the store serves them."""
 
 
 def assignment_of(line: bytes) -> Assignment:

@@ -2,21 +2,26 @@
 
 import asyncio
 import contextlib
+import os
 import shutil
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 from gateway.app.announcements import announcements
 from gateway.app.processes.rules import ProcessRules
 from gateway.app.processes.store_server import StoreServer, server_program
-from gateway.app.processes.supervisor import Plan, supervised
+from gateway.app.processes.supervisor import Plan, seats_of, supervised
 from gateway.server.admin_port import listening
 from gateway.server.listener import ServerError, address_of, bind
+from gateway.settings.rules import SQLITE
+from gateway.storage.file_lock import FileLock, FileTaken
+from gateway.tenancy.quota.meter_table import MeterTable, new_table
 
 UNIX = "unix://"
 
@@ -32,22 +37,20 @@ def serve_processes(
 ) -> None:
     """Run the processes of a gateway, each with *command*, until SIGINT or SIGTERM.
 
-    *initialize* is the command that initializes a new store. If *has_store_server* is true, the supervisor runs the
-    server at the configured Unix socket. Without a configured store, it always runs a server, whose data it deletes at
-    the end.
+    *initialize* is the command that initializes a new store server. If *has_store_server* is true, the supervisor runs
+    the server at the configured Unix socket. Without a configured store, the processes use a temporary file.
 
     Raises:
         ServerError: if the gateway cannot start.
     """
     with ExitStack() as exits:
-        store = exits.enter_context(_store_server(rules, has_store_server=has_store_server))
+        store = _store_of(rules, exits, has_store_server=has_store_server)
         listeners = _bound(exits, rules)
         admin = None if rules.admin is None else exits.enter_context(listening(*rules.admin))
         probes = None if rules.probes is None else exits.enter_context(listening(*rules.probes))
         announce, announce_admin = announcements(is_json=rules.is_log_json)
         address = address_of(listeners[0], rules.host)
         admin_address = None if admin is None or rules.admin is None else address_of(admin, rules.admin[0])
-        store_url = store.url if store is not None else None
 
         def started() -> None:
             if admin_address is not None:
@@ -55,8 +58,9 @@ def serve_processes(
             announce(address)
 
         def initialized() -> None:
-            variables = {} if store_url is None else {"WARMGATE_STORE__URL": store_url}
-            done = subprocess.run(initialize, env={**environ, **variables}, stdout=sys.stderr, check=False)  # noqa: S603
+            if store.table is not None:
+                return  # process 1 initializes the file
+            done = subprocess.run(initialize, env=environ, stdout=sys.stderr, check=False)  # noqa: S603
             if done.returncode:
                 raise ServerError("The store could not be initialized. Its error is logged above.")
 
@@ -65,38 +69,69 @@ def serve_processes(
             listeners=listeners,
             admin=admin,
             probes=probes,
-            variables=lambda number: rules.variables_of(number, store_url),
+            variables=lambda number: rules.variables_of(number, store.url),
             is_store_hidden=rules.store_url is None,
+            table=store.table,
+            messages=store.server.url if store.server is not None and store.table is not None else None,
             stop_s=rules.stop_s,
             validate=validate,
             on_started=started,
         )
-        asyncio.run(supervised(plan, store, initialized))
+        asyncio.run(supervised(plan, store.server, initialized))
 
 
-@contextlib.contextmanager
-def _store_server(rules: ProcessRules, *, has_store_server: bool) -> Iterator[StoreServer | None]:
-    """Yield the server that the supervisor has to run, or None if the processes use another store.
+@dataclass(frozen=True, slots=True)
+class _Store:
+    """What the processes share."""
+
+    server: StoreServer | None = None
+    """Server that the supervisor has to run: the store, or the messages between processes whose store is a file."""
+    url: str | None = None
+    """URL that replaces the configured store, or None to keep it."""
+    table: MeterTable | None = None
+    """Table of limits if the store is a file."""
+
+
+def _store_of(rules: ProcessRules, exits: ExitStack, *, has_store_server: bool) -> _Store:
+    """Return what the processes share. *exits* removes temporary data.
 
     Raises:
-        ServerError: if there is no server program, or the configured store is not at a Unix socket.
+        ServerError: if there is no server program, if another gateway uses the file, or if the configured store is not
+            at a Unix socket.
     """
-    if rules.store_url is None and has_store_server:
-        raise ServerError("--store-server needs store.url. Set store.url to unix://PATH, the socket of the server.")
-    if rules.store_url is None:
-        folder = tempfile.mkdtemp(prefix="warmgate-")
-        try:
-            yield StoreServer(server_program(), Path(folder, "store"))
-        finally:
-            shutil.rmtree(folder, ignore_errors=True)
-        return
-    if not has_store_server:
-        yield None
-        return
-    path = rules.store_url.removeprefix(UNIX)
-    if path == rules.store_url or "?" in path or not path.startswith("/"):
-        raise ServerError("--store-server needs a store.url of the form unix://PATH, with an absolute path.")
-    yield StoreServer(server_program(), Path(path))
+    url = rules.store_url
+    if has_store_server:
+        if url is None:
+            raise ServerError("--store-server needs store.url. Set store.url to unix://PATH, the socket of the server.")
+        path = url.removeprefix(UNIX)
+        if path == url or "?" in path or not path.startswith("/"):
+            raise ServerError("--store-server needs a store.url of the form unix://PATH, with an absolute path.")
+        return _Store(StoreServer(server_program(), Path(path)))
+    if url is not None and not url.startswith(SQLITE):
+        return _Store()
+    folder = Path(tempfile.mkdtemp(prefix="warmgate-"))
+    exits.callback(shutil.rmtree, folder, ignore_errors=True)
+    server = StoreServer(server_program(), folder / "messages", keeps_data=False)
+    table = new_table(seats_of(rules.processes))
+    exits.callback(os.close, table.descriptor)
+    if url is None:
+        return _Store(server, f"{SQLITE}{folder / 'warmgate.db'}", table)
+    _lock(Path(url.removeprefix(SQLITE)), exits)
+    return _Store(server, None, table)
+
+
+def _lock(path: Path, exits: ExitStack) -> None:
+    """Lock the SQLite file *path* for this gateway until *exits* ends.
+
+    Raises:
+        ServerError: if another gateway uses the file, or if there is no such folder.
+    """
+    try:
+        exits.callback(FileLock(path).release)
+    except FileTaken:
+        raise ServerError(f"store.url: {path} is in use by another gateway.") from None
+    except OSError as fault:
+        raise ServerError(f"store.url: {path} cannot be used: {fault.strerror}.") from None
 
 
 def _bound(exits: ExitStack, rules: ProcessRules) -> list[socket.socket]:

@@ -6,6 +6,8 @@
 2. Process 1 starts first and alone, so that an error at the start is reported once. It serves the admin port.
 3. A process that ends is replaced. A process that ends again soon after it started is replaced after a delay.
 4. A process that begins to stop gets its successor at once, and serves its running requests in the meantime.
+5. If the processes count limits in a table, each has a seat of its own. When a process has ended, however it ended, the
+   supervisor gives back what its seat holds, and another process can take the seat.
 """
 
 import asyncio
@@ -22,6 +24,7 @@ from gateway.app.processes.messages import Assignment, Message
 from gateway.app.processes.store_server import StoreServer
 from gateway.server.listener import ServerError
 from gateway.telemetry.merged_metrics import MergedMetrics
+from gateway.tenancy.quota.meter_table import MeterTable
 
 _log = logging.getLogger(__name__)
 
@@ -46,6 +49,10 @@ class Plan:
     variables: Callable[[int], dict[str, str]]
     """Function that returns the environment variables that override settings of the process with a number."""
     is_store_hidden: bool
+    table: MeterTable | None
+    """Table in which the processes count limits, or None if a server counts them."""
+    messages: str | None
+    """URL of the server for messages between the processes, or None if the store serves them."""
     stop_s: float
     """Seconds that a process may take to stop."""
     validate: Callable[[], bool]
@@ -66,6 +73,8 @@ class _Place:
 class _State:
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
     children: set[Child] = field(default_factory=set)
+    seats: set[int] = field(default_factory=set)
+    """Seats that are taken."""
     drains: dict[tuple[str, str], Message] = field(default_factory=dict)
     """Workers that an operator drains, which each new process has to know."""
     ended: MergedMetrics = field(default_factory=MergedMetrics)
@@ -134,6 +143,8 @@ class Supervisor:
         if self._state.stopping.is_set():
             return
         plan, at = self._plan, place.number - 1
+        seat = self._free_seat()
+        self._state.seats.add(seat)
         child, reader = await Child.start(
             plan.command,
             Assignment(
@@ -143,6 +154,9 @@ class Supervisor:
                 listener=plan.listeners[at].fileno(),
                 admin=None if plan.admin is None or at else plan.admin.fileno(),
                 probes=None if plan.probes is None else plan.probes.fileno(),
+                table=None if plan.table is None else plan.table.descriptor,
+                seat=seat,
+                messages=plan.messages,
             ),
         )
         place.current = child
@@ -162,8 +176,22 @@ class Supervisor:
         for drain in self._state.drains.values():
             child.send(**drain)
 
+    def _free_seat(self) -> int:
+        """Return a seat that no process has.
+
+        Raises:
+            ServerError: if there is none, because many former processes have not ended yet.
+        """
+        for seat in range(seats_of(len(self._plan.listeners))):
+            if seat not in self._state.seats:
+                return seat
+        raise ServerError("No process can start, because too many former processes have not finished their requests.")
+
     async def _listen(self, child: Child, reader: asyncio.StreamReader) -> int:
         code = await child.listen(reader, self._on_message)
+        if self._plan.table is not None:
+            self._plan.table.reclaim(child.seat)
+        self._state.seats.discard(child.seat)
         self._state.children.discard(child)
         self._state.ended.end(child.exposition)
         if not self._state.stopping.is_set():
@@ -252,8 +280,16 @@ class Supervisor:
         child.send("merged", id=number, text=self._state.ended.merged(running).decode())
 
 
+def seats_of(processes: int) -> int:
+    """Return the number of seats for *processes* processes, with those that finish their requests while their
+    successors run.
+    """
+    return 2 * processes + 2
+
+
 async def supervised(plan: Plan, store: StoreServer | None, initialize: Callable[[], object]) -> None:
-    """Run the store server and the processes of *plan* until a signal ends them. *initialize* prepares the store.
+    """Run the server *store* and the processes of *plan* until a signal ends them. *initialize* is called when the
+    server answers.
 
     Raises:
         ServerError: if the store or a process cannot start.
