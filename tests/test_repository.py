@@ -66,6 +66,7 @@ WITHOUT_TEST = {
     "gateway/proxy/guardrails/stream_form.py": "a Protocol; the tests of chunks.py and named_events.py",
     "gateway/workers/kubernetes/kubernetes_error.py": "data only",
     "gateway/workers/kubernetes/objects.py": "data only",
+    "gateway/workers/replicas/bus.py": "Protocols; tests/gateway/workers/replicas/test_channel.py, and test_hub_bus.py",
     "gateway/workers/kv_events/counters.py": "data only",
     "gateway/workers/kv_events/feed.py": "a Protocol; the tests of worker_feed.py",
     "gateway/tenancy/ledger/record.py": "data only",

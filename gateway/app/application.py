@@ -980,7 +980,7 @@ def _index(settings: Settings) -> RadixTree:
 
 def _knowledge(settings: Settings, tokenizers: Tokenizers, outside: _Outside) -> Knowledge:
     events, process = settings.kv_events, outside.process
-    sharing = sharing_of(settings, None if process is None else process.messages)
+    sharing = sharing_of(settings, None if process is None else process.hub)
     key = secrets.token_bytes(KEY_BYTES) if sharing is None else sharing.key
     token_hasher = TokenHasher(derived(key, "tokens"))
     residency = Residency(token_hasher, max_bytes=events.max_bytes)

@@ -23,8 +23,7 @@ from tests.e2e.test_stop import until_refused
 from tests.gateway.server.harness import free_port
 from tests.storage import program
 
-pytestmark = pytest.mark.skipif(program() is None, reason="neither redis-server nor valkey-server is installed")
-
+needs_server = pytest.mark.skipif(program() is None, reason="neither redis-server nor valkey-server is installed")
 KEY = "processes-key-0123456789abcdef"
 STREAMS = 24
 """Streams on connections of their own: it does not happen that the kernel gives all of them to one process."""
@@ -129,6 +128,12 @@ async def until_exposed(gateway: GatewayProcess, *wanted: str) -> None:
             exposition = (await client.get("/metrics")).text.splitlines()
 
 
+async def until_logged(gateway: GatewayProcess, text: bytes) -> None:
+    async with asyncio.timeout(60):
+        while text not in gateway.said():
+            await asyncio.sleep(0.05)
+
+
 async def until_both_know(gateway: GatewayProcess, model: str) -> None:
     """Until connections to whichever process find the model."""
     async with asyncio.timeout(60):
@@ -191,6 +196,39 @@ async def test_a_process_that_is_killed_loses_only_its_streams(tmp_path: Path) -
     assert former[2] != pids(gateway)[2]
 
 
+async def test_requests_of_a_killed_process_no_longer_count(tmp_path: Path) -> None:
+    """Its places among the concurrent requests are free at once, and only its."""
+    async with (
+        serving(SimulatorOptions(port=0)) as worker,
+        processes(tmp_path, settings(worker, {"max_concurrent_requests": STREAMS})) as gateway,
+        AsyncExitStack() as exits,
+        asyncio.TaskGroup() as tasks,
+    ):
+        first = await begun(gateway, worker, exits, tasks)
+        assert 429 == await asked(gateway)
+        os.kill(pids(gateway)[2], signal.SIGKILL)
+        await until_logged(gateway, b"Process 2 was ended by the signal SIGKILL")
+        await hold_back(worker)
+        second = Streams()
+        for _ in range(STREAMS):
+            await second.begin(gateway, exits, tasks)
+        await hold_back(worker, factor=1)
+        broken = sum(text == "broken" for text in (await first.texts()).values())
+        await second.texts()
+
+    assert 0 < broken < STREAMS
+    assert (broken, STREAMS - broken) == (len(second.reading), second.refused)
+
+
+async def test_two_gateways_cannot_use_one_file(tmp_path: Path) -> None:
+    """Each of them would grant the whole of every limit."""
+    store = {"store": {"url": f"sqlite:///{tmp_path}/store.db"}}
+    async with serving(SimulatorOptions(port=0)) as worker, processes(tmp_path, settings(worker, **store)):
+        with pytest.raises(AssertionError, match=r"store\.db is in use by another gateway"):
+            async with processes(tmp_path, settings(worker, **store), name="second"):
+                pass
+
+
 async def test_a_reload_reaches_all_processes_or_none(tmp_path: Path) -> None:
     async with serving(SimulatorOptions(port=0)) as worker, processes(tmp_path, settings(worker)) as gateway:
         good = settings(worker)
@@ -241,7 +279,11 @@ async def test_processes_end_with_a_supervisor_that_is_killed(tmp_path: Path) ->
     assert {1, 2} == set(running)
 
 
-@pytest.mark.parametrize(("kind", "options"), [("sqlite://", ()), ("unix:/", ("--store-server",))])
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("sqlite://", ()), pytest.param("unix:/", ("--store-server",), marks=needs_server)],
+    ids=["file", "store server"],
+)
 async def test_used_limits_survive_a_restart(
     kind: str, options: tuple[str, ...], tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -26,7 +26,7 @@ from gateway.workers.discovery.pods import PodsSource
 from gateway.workers.discovery.source import SourceSpec, WorkerSource
 from gateway.workers.kubernetes.access import IN_CLUSTER, ApiAccess
 from gateway.workers.kubernetes.reflector import ReflectorIntervals
-from gateway.workers.replicas.replicas import ReplicaRules, Sharing, sharing_by
+from gateway.workers.replicas.replicas import HubPlace, ReplicaRules, Sharing, sharing_by
 from gateway.workers.worker_spec import DynamoSpec, EventsSpec, InstanceSpec, ModelWorkers, WorkersError, WorkerSpec
 
 
@@ -114,13 +114,13 @@ def pace_of(kubernetes: KubernetesSettings) -> ReflectorIntervals:
     return ReflectorIntervals(relist_s=kubernetes.relist_s, watch_s=kubernetes.watch_s)
 
 
-def sharing_of(settings: Settings, messages: str | None = None) -> Sharing | None:
+def sharing_of(settings: Settings, hub: HubPlace | None = None) -> Sharing | None:
     """Return the options for sharing state with other replicas, or None without Redis or if sharing is disabled.
 
-    *messages* is the URL of a server for the messages, if it is not the store.
+    *hub* connects a process with the other processes of the gateway, if they do not share their state through Redis.
     """
-    url, replicas = messages or settings.store.url, settings.replicas
-    if url is None or url.startswith(SQLITE) or not replicas.share:
+    url, replicas = settings.store.url or "", settings.replicas
+    if not replicas.share or (hub is None and (not url or url.startswith(SQLITE))):
         return None
     return sharing_by(
         ReplicaRules(
@@ -130,6 +130,7 @@ def sharing_of(settings: Settings, messages: str | None = None) -> Sharing | Non
             tie_s=settings.advanced.replica_tie_s,
             heartbeat_s=replicas.heartbeat_s,
             dead_after_s=replicas.dead_after_s,
+            hub=hub,
         )
     )
 

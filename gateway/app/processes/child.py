@@ -44,7 +44,7 @@ class Child:
     async def start(cls, command: Sequence[str], assignment: Assignment) -> tuple["Child", asyncio.StreamReader]:
         """Start a process, and return it with the reader for `listen`."""
         ours, theirs = socket.socketpair()
-        inherited = [assignment.listener, assignment.admin, assignment.probes, assignment.table]
+        inherited = [assignment.listener, assignment.admin, assignment.probes, assignment.table, assignment.hub]
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(*command, "--control", str(theirs.fileno())),

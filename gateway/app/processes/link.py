@@ -10,6 +10,7 @@ from typing import Any
 
 from gateway.app.processes.messages import MAX_LINE_BYTES, Assignment, Message, assignment_of, decoded, encoded
 from gateway.app.store_rules import TablePlace
+from gateway.workers.replicas.replicas import HubPlace
 
 MERGE_S = 5.0
 """Seconds to wait for the metrics of all processes. After that, a process exposes its own metrics."""
@@ -47,9 +48,10 @@ class ProcessLink:
         return None if assigned.table is None else TablePlace(assigned.table, assigned.seat)
 
     @property
-    def messages(self) -> str | None:
-        """URL of the server for messages between the processes, or None if the store serves them."""
-        return self.assignment.messages
+    def hub(self) -> HubPlace | None:
+        """Hub of the processes, or None if they exchange messages through Redis."""
+        assigned = self.assignment
+        return None if assigned.hub is None else HubPlace(assigned.hub, bytes.fromhex(assigned.hub_key))
 
     def attach(
         self, exposition: Callable[[], bytes], sliced_exposition: Callable[[], Awaitable[bytes]], **acts: Act

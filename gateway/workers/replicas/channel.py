@@ -1,8 +1,8 @@
-"""Exchange of reservations on workers with other gateway replicas over a Redis channel.
+"""Exchange of reservations on workers with other gateway replicas over a channel.
 
-    warmgate:replicas:<group>   channel with frames as in gateway/workers/replicas/wire.py
+The channel carries frames as in gateway/workers/replicas/wire.py.
 
-1. Requests never wait for this exchange. Without Redis, this gateway uses only its own state.
+1. Requests never wait for this exchange. Without the channel, this gateway uses only its own state.
 2. An entry is sent immediately if nothing was sent for `GATHER_S`. Otherwise it waits and is sent with others.
 3. A replica receives its own messages too. They show that its subscription works and how long messages take.
 4. After any failure, the replica starts over: it reads the shared key, subscribes, and requests snapshots from all
@@ -15,15 +15,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import Any
 
-from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
-from redis.exceptions import RedisClusterException, RedisError
-
 from gateway.protocol.errors import StoreUnavailable
-from gateway.storage.redis_link import TIMEOUT_S, RedisLink
+from gateway.workers.replicas.bus import Bus, ReplicaKey, Subscription
 from gateway.workers.replicas.outbox import BookingOutbox
 from gateway.workers.replicas.peers import DEAD_AFTER_S, Peers
-from gateway.workers.replicas.shared_key import SharedKey
 from gateway.workers.replicas.wire import (
     Beat,
     Farewell,
@@ -49,7 +44,7 @@ AGAIN_S, MAX_AGAIN_S = 0.05, 1.0
 
 
 class ReplicaChannel:
-    """Connection to the other gateway replicas. *sender* is a unique id of 16 bytes.
+    """Connection to the other gateway replicas on *bus*. *sender* is a unique id of 16 bytes.
 
     *on_key* is called when the shared key has changed. *on_change* is called with the names of models whose load on
     other replicas has changed.
@@ -57,11 +52,10 @@ class ReplicaChannel:
 
     def __init__(
         self,
-        link: RedisLink,
-        group: str,
+        bus: Bus,
         *,
         sender: bytes,
-        key: SharedKey,
+        key: ReplicaKey,
         outbox: BookingOutbox,
         peers: Peers,
         clock: Callable[[], float],
@@ -70,8 +64,7 @@ class ReplicaChannel:
         beat_s: float = BEAT_S,
         dead_after_s: float = DEAD_AFTER_S,
     ) -> None:
-        self._link = link
-        self._channel = f"warmgate:replicas:{group}"
+        self._bus = bus
         self._sender = sender
         self._key = key
         self._peers = peers
@@ -136,7 +129,7 @@ class ReplicaChannel:
     async def _connected(self) -> None:
         if await self._key.agree():
             self._on_key(self._key.value)
-        messages = await self._link.ask(self._subscribed)
+        messages = await self._bus.subscribe()
         try:
             self._heard_at = self._clock()
             self._asks.append(SnapshotRequest())
@@ -148,8 +141,7 @@ class ReplicaChannel:
                     tasks.create_task(_until_lost(work, lost))
                 raise await lost
         finally:
-            with suppress(RedisError, RedisClusterException, OSError):
-                await messages.aclose()  # type: ignore[no-untyped-call]
+            await messages.aclose()
 
     def _lost(self, fault: BaseException | None) -> None:
         if not self._has_logged_loss:
@@ -167,12 +159,6 @@ class ReplicaChannel:
         while (left_s := until - self._clock()) > 0.0:
             await asyncio.sleep(min(left_s, self._beat_s))
             self._expire()
-
-    async def _subscribed(self, client: "Redis") -> PubSub:
-        await client.ping()  # a client of a cluster knows no node before its first command; SUBSCRIBE does not count
-        messages = client.pubsub()
-        await messages.subscribe(self._channel)
-        return messages
 
     # ---- telling
 
@@ -213,22 +199,16 @@ class ReplicaChannel:
                     self._on_key(self._key.value)
 
     async def _publish(self, message: Message) -> None:
-        frame = encoded(self._sender, message)
-        await self._link.ask(lambda client: client.publish(self._channel, frame))
+        await self._bus.publish(encoded(self._sender, message))
         self.sent += 1
 
     # ---- hearing
 
-    async def _listen(self, messages: PubSub) -> None:
+    async def _listen(self, messages: Subscription) -> None:
         while True:
-            try:
-                # If its connection breaks, it makes another one: that must not take for ever.
-                async with asyncio.timeout(self._dead_after_s + TIMEOUT_S):
-                    message = await messages.get_message(ignore_subscribe_messages=True, timeout=self._dead_after_s)
-            except (RedisError, RedisClusterException, OSError) as fault:  # a TimeoutError is an OSError
-                raise StoreUnavailable(f"The store does not answer: {type(fault).__name__}") from None
-            if message is not None:
-                self._hear(message["data"])
+            frame = await messages.next(self._dead_after_s)
+            if frame is not None:
+                self._hear(frame)
 
     def _hear(self, frame: bytes) -> None:
         now = self._clock()

@@ -1,6 +1,7 @@
 """Exchange of load between gateway replicas, with its components and metrics."""
 
 import secrets
+import socket
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,10 +10,13 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 from prometheus_client.registry import Collector
 
 from gateway.models.registry import Models
-from gateway.storage.redis_link import RedisLink, redis_link
+from gateway.storage.redis_link import redis_link
+from gateway.workers.replicas.bus import Bus, ReplicaKey
 from gateway.workers.replicas.channel import ReplicaChannel
+from gateway.workers.replicas.hub_bus import FixedKey, HubBus
 from gateway.workers.replicas.outbox import BookingOutbox
 from gateway.workers.replicas.peers import Peers
+from gateway.workers.replicas.redis_bus import RedisBus
 from gateway.workers.replicas.shared_key import KEY_BYTES, SharedKey
 from gateway.workers.replicas.wire import SENDER_BYTES
 from routing.fleet import Fleet
@@ -21,7 +25,9 @@ from routing.rendezvous import Rendezvous
 
 @dataclass(frozen=True, slots=True)
 class ReplicaRules:
-    """Settings for finding and monitoring other gateway replicas through the Redis server at *url*."""
+    """Settings for finding and monitoring other gateway replicas through the Redis server at *url*, or other processes
+    of this gateway through *hub*.
+    """
 
     url: str = field(repr=False)
     timeout_s: float
@@ -29,6 +35,17 @@ class ReplicaRules:
     tie_s: float
     heartbeat_s: float
     dead_after_s: float
+    hub: "HubPlace | None" = None
+
+
+@dataclass(frozen=True, slots=True)
+class HubPlace:
+    """Place of a process at the hub that its supervisor runs for all processes."""
+
+    descriptor: int
+    """File descriptor of a connected socket."""
+    key: bytes = field(repr=False)
+    """Key for prompt hashes of all processes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +61,8 @@ class Sharing:
 
 def sharing_by(rules: ReplicaRules) -> Sharing:
     """Return the components for the load exchange according to *rules*. No message has been sent yet."""
-    return Sharing(rules, BookingOutbox(), Rendezvous(rules.tie_s), secrets.token_bytes(KEY_BYTES))
+    key = secrets.token_bytes(KEY_BYTES) if rules.hub is None else rules.hub.key
+    return Sharing(rules, BookingOutbox(), Rendezvous(rules.tie_s), key)
 
 
 class Replicas(Collector):
@@ -68,13 +86,12 @@ class Replicas(Collector):
         if sharing is None:
             return
         rules = sharing.rules
-        link = redis_link(rules.url, timeout_s=rules.timeout_s)
+        bus, key = _bus_of(sharing)
         peers = Peers(self._fleet_of, dead_after_s=rules.dead_after_s)
         exchange = ReplicaChannel(
-            link,
-            rules.group,
+            bus,
             sender=secrets.token_bytes(SENDER_BYTES),
-            key=SharedKey(link, rules.group, own=sharing.key),
+            key=key,
             outbox=sharing.outbox,
             peers=peers,
             clock=clock,
@@ -83,7 +100,7 @@ class Replicas(Collector):
             beat_s=rules.heartbeat_s,
             dead_after_s=rules.dead_after_s,
         )
-        self._parts = _Parts(link, peers, exchange)
+        self._parts = _Parts(bus, peers, exchange)
 
     async def begin(self) -> None:
         """Adopt the shared key if the store answers. Otherwise, the key is adopted later, which clears the index."""
@@ -92,12 +109,12 @@ class Replicas(Collector):
 
     def loops(self) -> list[Coroutine[Any, Any, None]]:
         """Return the coroutines that must run until shutdown."""
-        return [] if self._parts is None else [self._parts.link.run(), self._parts.exchange.run()]
+        return [] if self._parts is None else [self._parts.bus.run(), self._parts.exchange.run()]
 
     async def aclose(self) -> None:
         """Close the connection to the store. Call this after the coroutines in `loops` have ended."""
         if self._parts is not None:
-            await self._parts.link.aclose()
+            await self._parts.bus.aclose()
 
     @property
     def heard(self) -> int:
@@ -162,6 +179,15 @@ class Replicas(Collector):
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    link: RedisLink
+    bus: Bus
     peers: Peers
     exchange: ReplicaChannel
+
+
+def _bus_of(sharing: Sharing) -> tuple[Bus, ReplicaKey]:
+    """Return the channel and the key. Raise ValueError if the address of the store is invalid."""
+    rules = sharing.rules
+    if rules.hub is not None:
+        return HubBus(socket.socket(fileno=rules.hub.descriptor)), FixedKey(sharing.key)
+    link = redis_link(rules.url, timeout_s=rules.timeout_s)
+    return RedisBus(link, rules.group), SharedKey(link, rules.group, own=sharing.key)

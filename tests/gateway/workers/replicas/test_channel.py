@@ -9,9 +9,11 @@ from dataclasses import dataclass, field
 import pytest
 
 from gateway.storage.redis_link import redis_link
+from gateway.workers.replicas.bus import Bus, ReplicaKey
 from gateway.workers.replicas.channel import ReplicaChannel
 from gateway.workers.replicas.outbox import BookingOutbox
 from gateway.workers.replicas.peers import Peers
+from gateway.workers.replicas.redis_bus import RedisBus
 from gateway.workers.replicas.shared_key import SharedKey
 from gateway.workers.replicas.wire import Beat, encoded
 from routing.fleet import Fleet
@@ -55,7 +57,15 @@ async def until(holds: Callable[[], bool]) -> None:
 async def replica(
     url: str, name: bytes, *, group: str = "default", key: bytes | None = None, timeout_s: float = PATIENCE_S
 ) -> AsyncIterator[Replica]:
-    link, outbox = redis_link(url, timeout_s=timeout_s), BookingOutbox()
+    link = redis_link(url, timeout_s=timeout_s)
+    bus = RedisBus(link, group)
+    async with replica_on(bus, SharedKey(link, group, own=key or name * 32), name) as made:
+        yield made
+
+
+@asynccontextmanager
+async def replica_on(bus: Bus, key: ReplicaKey, name: bytes) -> AsyncIterator[Replica]:
+    outbox = BookingOutbox()
     fleet = watched(outbox)
     peers = Peers({"tiny": fleet}.get, dead_after_s=DEAD_AFTER_S)
     keys: list[bytes] = []
@@ -65,10 +75,9 @@ async def replica(
         changed.extend(models)
 
     exchange = ReplicaChannel(
-        link,
-        group,
+        bus,
         sender=name * 16,
-        key=SharedKey(link, group, own=key or name * 32),
+        key=key,
         outbox=outbox,
         peers=peers,
         clock=time.monotonic,
@@ -79,12 +88,12 @@ async def replica(
     )
     async with asyncio.TaskGroup() as tasks:
         task = tasks.create_task(exchange.run())
-        looking = tasks.create_task(link.run())
+        looking = tasks.create_task(bus.run())
         made = Replica(fleet, outbox, peers, exchange, keys, changed, task)
         yield made
         await made.stop()
         looking.cancel()
-    await link.aclose()
+    await bus.aclose()
 
 
 @pytest.mark.redis
