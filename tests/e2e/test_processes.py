@@ -220,6 +220,29 @@ async def test_requests_of_a_killed_process_no_longer_count(tmp_path: Path) -> N
     assert (broken, STREAMS - broken) == (len(second.reading), second.refused)
 
 
+async def test_each_process_knows_the_requests_of_the_others(tmp_path: Path) -> None:
+    """Each process counts itself, the others, and their requests in progress: the metrics show the highest count of a
+    process. A killed process is replaced in this, too.
+    """
+    async with (
+        serving(SimulatorOptions(port=0)) as worker,
+        processes(tmp_path, settings(worker, replicas={"heartbeat_s": 0.1, "dead_after_s": 2})) as gateway,
+        AsyncExitStack() as exits,
+        asyncio.TaskGroup() as tasks,
+    ):
+        await until_exposed(gateway, "warmgate_replicas 2.0")
+        streams = await begun(gateway, worker, exits, tasks)
+        async with asyncio.timeout(60):
+            while await gateway.metric("warmgate_replica_bookings") < STREAMS / 2:
+                await asyncio.sleep(0.05)
+        await hold_back(worker, factor=1)
+        await streams.texts()
+        await until_exposed(gateway, "warmgate_replica_bookings 0.0")
+        os.kill(pids(gateway)[2], signal.SIGKILL)
+        await until_logged(gateway, b"Process 2 was ended by the signal SIGKILL")
+        await until_exposed(gateway, "warmgate_replicas 2.0")
+
+
 async def test_two_gateways_cannot_use_one_file(tmp_path: Path) -> None:
     """Each of them would grant the whole of every limit."""
     store = {"store": {"url": f"sqlite:///{tmp_path}/store.db"}}

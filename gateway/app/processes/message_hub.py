@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from typing import Final
+from typing import Final, cast
 
 from gateway.workers.replicas.frame_stream import FrameReader, prefixed
 
@@ -34,8 +34,7 @@ class _Connection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is another one
         self._connections.add(self)
 
     def data_received(self, data: bytes) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 from collections import deque
-from typing import Final
+from typing import Final, cast
 
 from gateway.protocol.errors import StoreUnavailable
 from gateway.workers.replicas.bus import Subscription
@@ -63,8 +63,7 @@ class _Connection(asyncio.Protocol):
         self.is_lost = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's class is another one
 
     def data_received(self, data: bytes) -> None:
         self._frames.extend(self._reader.feed(data))
