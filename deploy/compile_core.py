@@ -55,6 +55,8 @@ REQUESTS = (
     "gateway/proxy/prefill_decode_attempt.py",
     "gateway/proxy/worker_attempts.py",
     "gateway/proxy/worker_call.py",
+    "gateway/workers/replicas/outbox.py",
+    "gateway/workers/replicas/peers.py",
     "gateway/backends/backend.py",
     "gateway/backends/worker.py",
     "gateway/proxy/bodies/bodies.py",

@@ -23,6 +23,7 @@ class Meter:
         "amount",
         "burst",
         "checkpoint",
+        "edition",
         "ends",
         "full_in_s",
         "generation",
@@ -73,7 +74,7 @@ class Meter:
         """Checkpoint of the meter in the file, which is at or above `value`."""
         # Place in the table that several processes share, see `gateway.tenancy.quota.meter_table`.
         self.slot = 0
-        self.generation = -1
+        self.generation = self.edition = -1
 
     def use_limit(self, limit: Limit) -> None:
         """Count for *limit* from now on. It must be of the same kind, but its amount can be different."""

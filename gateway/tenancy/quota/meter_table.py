@@ -10,6 +10,9 @@ limit in one period:
     word    9           kind: 0 free, 1 rate, 2 period, 3 concurrent
     word    10 ...      what each seat holds: active requests of a rate or concurrency limit, unlikely units of a period
 
+Checkpoints and alerts change only when the file is written, so a meter reads them again only if the *edition* has
+changed, a counter in the header.
+
 Each process has a *seat*. If it is killed, the supervisor gives back what the seat holds (`reclaim`). The kernel
 releases the locks of a killed process (fcntl(2), record locks). If the kill interrupts a change of a slot, up to one
 request of this slot is counted wrongly, except for concurrency limits, which stay exact.
@@ -42,6 +45,7 @@ _FIRST_FREE: Final = 2
 _USED: Final = 3
 """Header word: number of slots that were ever in use."""
 _IS_RESTORED: Final = 4
+_EDITION: Final = 5
 _HEADER: Final = 8
 """Number of header words before one word for each seat, which is 1 while a process has the seat."""
 
@@ -50,6 +54,7 @@ _GENERATION: Final = 3
 _VALUE: Final = 4
 _UNLIKELY: Final = 5
 _CHECKPOINT: Final = 6
+_ALERT: Final = 7
 _ENDS: Final = 8
 _KIND: Final = 9
 _HELD: Final = 10
@@ -59,8 +64,6 @@ _RATE: Final = 1
 _PERIOD: Final = 2
 _CONCURRENT: Final = 3
 
-_STATE: Final = struct.Struct("=q4d")
-_MARK: Final = struct.Struct("=2d")
 _DIGEST: Final = struct.Struct("=2q")
 
 
@@ -73,8 +76,7 @@ class MeterTable:
 
     def __init__(self, descriptor: int, seat: int) -> None:
         self._descriptor = descriptor
-        self._memory = mmap.mmap(descriptor, 0)
-        view = memoryview(self._memory)
+        view = memoryview(mmap.mmap(descriptor, 0))
         self._ints = view.cast("q")
         self._floats = view.cast("d")
         self._seat = seat
@@ -133,38 +135,42 @@ class MeterTable:
 
     def load(self, meter: Meter) -> None:
         """Give *meter* the state that all processes have counted. The table must be locked."""
-        generation, value, unlikely, checkpoint, alert = _STATE.unpack_from(
-            self._memory, (meter.slot + _GENERATION) * WORD
-        )
-        if generation != meter.generation:  # the slot was freed, because the limit was unused
+        at, floats = meter.slot, self._floats
+        if self._ints[at + _GENERATION] != meter.generation:  # the slot was freed, because the limit was unused
             self.place(meter)
             return
-        meter.value = value
-        meter.unlikely = unlikely
-        meter.checkpoint = checkpoint
-        meter.alert = alert
+        meter.value = floats[at + _VALUE]
+        if not (meter.is_rate or meter.is_concurrent):
+            meter.unlikely = floats[at + _UNLIKELY]
+        if meter.edition != self._ints[_EDITION]:
+            meter.edition = self._ints[_EDITION]
+            meter.checkpoint = floats[at + _CHECKPOINT]
+            meter.alert = floats[at + _ALERT]
 
     def store(self, meter: Meter, requests: float = 0.0) -> None:
         """Write the state of *meter*, which was loaded since the table was locked, and add to what the seat holds.
         *requests* is the number of requests that the seat holds in addition.
         """
-        at = meter.slot
-        floats = self._floats
+        at, floats = meter.slot, self._floats
         if meter.is_rate or meter.is_concurrent:
             if requests:
-                floats[at + _HELD + self._seat] += requests
-        elif meter.unlikely != floats[at + _UNLIKELY]:
-            floats[at + _HELD + self._seat] += meter.unlikely - floats[at + _UNLIKELY]
-        _STATE.pack_into(
-            self._memory,
-            (at + _GENERATION) * WORD,
-            *(meter.generation, meter.value, meter.unlikely, meter.checkpoint, meter.alert),
-        )
+                held = at + _HELD + self._seat
+                floats[held] = floats[held] + requests
+        else:
+            more = meter.unlikely - floats[at + _UNLIKELY]
+            if more:
+                held = at + _HELD + self._seat
+                floats[held] = floats[held] + more
+                floats[at + _UNLIKELY] = meter.unlikely
+        floats[at + _VALUE] = meter.value
 
-    def store_checkpoint(self, meter: Meter) -> None:
+    def store_marks(self, meter: Meter) -> None:
         """Write only `checkpoint` and `alert` of *meter*. The table must be locked."""
-        if self._ints[meter.slot + _GENERATION] == meter.generation:
-            _MARK.pack_into(self._memory, (meter.slot + _CHECKPOINT) * WORD, meter.checkpoint, meter.alert)
+        ints, at = self._ints, meter.slot
+        if ints[at + _GENERATION] == meter.generation:
+            self._floats[at + _CHECKPOINT] = meter.checkpoint
+            self._floats[at + _ALERT] = meter.alert
+            ints[_EDITION] += 1
 
     def place(self, meter: Meter) -> None:
         """Find or create the slot of *meter*, and load its state. The table must be locked.
@@ -185,6 +191,7 @@ class MeterTable:
             at = self._taken(meter, digest, head)
         meter.slot, meter.generation = at, ints[at + _GENERATION]
         meter.ends = self._floats[at + _ENDS]
+        meter.edition = -1
         self.load(meter)
 
     def release(self, meter: Meter) -> None:
@@ -248,11 +255,12 @@ class MeterTable:
         else:
             raise StoreUnavailable("The table of limits is full", retry_after_s=60.0)
         unmarked = math.inf if meter.is_concurrent else -math.inf
-        generation = ints[at + _GENERATION] + 1
-        _STATE.pack_into(self._memory, (at + _GENERATION) * WORD, generation, 0.0, 0.0, unmarked, unmarked)
-        for each in range(self._seats):
-            self._floats[at + _HELD + each] = 0.0
-        self._floats[at + _ENDS] = meter.ends
+        ints[at + _GENERATION] += 1
+        floats = self._floats
+        for word in (_VALUE, _UNLIKELY, *range(_HELD, self._words)):
+            floats[at + word] = 0.0
+        floats[at + _CHECKPOINT] = floats[at + _ALERT] = unmarked
+        floats[at + _ENDS] = meter.ends
         ints[at + _KIND] = _RATE if meter.is_rate else _CONCURRENT if meter.is_concurrent else _PERIOD
         ints[at], ints[at + 1] = digest
         ints[at + _NEXT] = ints[head]

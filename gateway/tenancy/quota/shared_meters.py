@@ -132,6 +132,7 @@ class SharedMeters(Meters):
                 meter = self._placed(state)
                 meter.value = meter.checkpoint = meter.alert = state.value
                 table.store(meter)
+                table.store_marks(meter)
             table.note_restored()
         finally:
             table.unlock()
@@ -152,7 +153,7 @@ class SharedMeters(Meters):
         self._table.lock()
         try:
             for meter in meters:
-                self._table.store_checkpoint(meter)
+                self._table.store_marks(meter)
         finally:
             self._table.unlock()
 
@@ -215,4 +216,5 @@ class SharedMeters(Meters):
         if meter.value > meter.alert:
             # The writer of this process does the same a moment later. No other process has to write the checkpoint too.
             meter.alert = meter.checkpoint
+            self._table.store_marks(meter)
         self._table.store(meter, requests)

@@ -186,7 +186,7 @@ def test_a_checkpoint_is_published_without_the_value(first: MeterTable, second: 
     mine = counted(first, meter(), NOW + 1.0)
     counted(second, meter(), NOW + 9.0)
     mine.checkpoint, mine.alert = NOW + 20.0, NOW + 15.0
-    first.store_checkpoint(mine)
+    first.store_marks(mine)
 
     seen = placed(second, meter())
     assert (NOW + 9.0, NOW + 20.0, NOW + 15.0) == (seen.value, seen.checkpoint, seen.alert)
