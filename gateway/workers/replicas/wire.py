@@ -144,7 +144,7 @@ def decoded(frame: bytes) -> Message:
 def _can_be(message: Message) -> bool:
     match message:
         case EntryBatch(first, entries):
-            return first >= 0 and all(_entry_can_be(entry) for entry in entries)
+            return first >= 0 and all(map(_entry_can_be, entries))
         case Beat(last):
             return last >= 0
         case BookingSnapshot(last, bookings):
@@ -162,9 +162,12 @@ def _entry_can_be(entry: Entry) -> bool:
 
 
 def _booked_can_be(booked: Booked) -> bool:
-    numbers = booked.uncached_tokens, booked.output_tokens
-    return (
-        all(math.isfinite(number) and number >= 0.0 for number in numbers)
-        and len(booked.hashes) % HASH_BYTES == 0
-        and all(block_tokens > 0 and len(hashes) % HASH_BYTES == 0 for block_tokens, hashes in booked.exact)
-    )
+    # Compared one by one, because a generator would take longer than to decode the entry.
+    if not (0.0 <= booked.uncached_tokens < math.inf and 0.0 <= booked.output_tokens < math.inf):
+        return False
+    if len(booked.hashes) % HASH_BYTES:
+        return False
+    for block_tokens, hashes in booked.exact:  # noqa: SIM110
+        if block_tokens <= 0 or len(hashes) % HASH_BYTES:
+            return False
+    return True
