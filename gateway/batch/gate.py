@@ -6,7 +6,8 @@
    `gateway.batch.interruptions`). Otherwise, most of them if the prompt of the line takes long to compute.
 3. While no other requests use the fleet, a line begins on a worker whose engine would begin it almost at once. Lines
    show no end of their prefill, so the reports of the engine's queue decide, and not the predicted times alone.
-4. A worker has at most N lines in flight, and they occupy at most a share of its cache.
+4. A worker has at most N lines in flight, and their prompts and expected answers occupy at most a share of its cache.
+   If they filled the cache, other requests would wait in the engine until lines end.
 
 The figures behind the two thresholds are in benchmarks/results/batch.md.
 """
@@ -60,8 +61,8 @@ class Gate:
     ) -> bool:
         """Return whether a line may begin on *worker* now.
 
-        Its prompt has *tokens* tokens. *step_tokens* of them are not in the cache if the line before ran on *worker*.
-        *yields* is whether the line can be interrupted.
+        Its prompt and its answer have *tokens* tokens. *step_tokens* of its prompt are not in the cache if the line
+        before ran on *worker*. *yields* is whether the line can be interrupted.
         """
         if not self.has_place(worker) or not self._fits(worker, tokens):
             return False

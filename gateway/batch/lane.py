@@ -93,19 +93,26 @@ class Lane:
         return place
 
     async def begin(
-        self, place: Place, *, step_bytes: float, prompt_bytes: int, is_raised: bool = False, yields: bool = False
+        self,
+        place: Place,
+        *,
+        step_bytes: float,
+        prompt_bytes: int,
+        answer_tokens: float = 0.0,
+        is_raised: bool = False,
+        yields: bool = False,
     ) -> None:
         """Wait until a line may begin at *place*.
 
-        Its prompt has *prompt_bytes* bytes. *step_bytes* of them are not in the cache of the worker. *yields* is
-        whether the line may be interrupted.
+        Its prompt has *prompt_bytes* bytes. *step_bytes* of them are not in the cache of the worker. *answer_tokens*
+        is the expected length of the answer. *yields* is whether the line may be interrupted.
         """
         yields = yields and not is_raised and self._interrupts(place.model)
         while (worker := self._worker(place)) is not None:
             fleet = self._gated(place.model)[0].fleet
             ratio = fleet.bytes_per_token.ratio
             gate = self._gate(place.model)
-            place.tokens = (step_bytes if gate.lines(worker.id) else prompt_bytes) / ratio
+            place.tokens = (step_bytes if gate.lines(worker.id) else prompt_bytes) / ratio + answer_tokens
             step_tokens = step_bytes / ratio
             if gate.has_place(worker) if is_raised else self._may_begin(place, worker, step_tokens, yields=yields):
                 if yields:

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol, TypeVar
 import msgspec
 
 from cache_index import WorkerId
+from gateway.batch.answer_length import AnswerLength, AskedAnswer
 from gateway.batch.batch import TeamBatch
 from gateway.batch.batch_files import BatchFiles
 from gateway.batch.claimed_lines import ClaimedLines
@@ -60,18 +61,13 @@ class Identity(Protocol):
     def take_back(self, secret: str) -> None: ...
 
 
-class _Model(msgspec.Struct):
-    model: str = ""
-
-
 @dataclass(slots=True)
 class _Turn:
     """Line that has a place."""
 
     place: Place
     planned: PlannedLine
-    asked: str
-    """Model that the line names."""
+    asked: AskedAnswer
     follows: bool
     """Whether the line before ran on the same worker last."""
     former: Interrupted | None = None
@@ -84,13 +80,18 @@ class _Turn:
         return self.planned.step_bytes if self.follows else self.planned.prompt_bytes
 
     @property
+    def interruptions(self) -> int:
+        """Number of interruptions of the line."""
+        return 0 if self.former is None else self.former.count
+
+    @property
     def may_interrupt(self) -> bool:
         """Whether the line may be interrupted (again)."""
         return self.former is None or self.former.may_repeat
 
 
 _T = TypeVar("_T")
-_model_in = msgspec.json.Decoder(_Model).decode
+_asked_in = msgspec.json.Decoder(AskedAnswer).decode
 
 
 class LineRunner:
@@ -116,6 +117,7 @@ class LineRunner:
         self._app = app
         self._lines = lines
         self._lane = lane
+        self._length = AnswerLength()
         self._counters = counters
         self._identity = identity
         self._lease_s = lease_s
@@ -203,10 +205,10 @@ class LineRunner:
         follows = self._claimed.follows(_worker_of(place), number)
         try:
             planned, line = await self._until_stored(lambda: self._files.line(number))
-            asked = _model_in(bytes(line.body)).model
-            if not self._lane.serves(place, asked):  # a file can name several models
+            asked = _asked_in(bytes(line.body))
+            if not self._lane.serves(place, asked.model):  # a file can name several models
                 self._lane.leave(place)
-                held = await self._enter([asked])
+                held = await self._enter([asked.model])
             if held is not None:
                 given, held = held, None
                 former = self._claimed.interruption(number)
@@ -233,6 +235,7 @@ class LineRunner:
             output = output_of(answer, custom_id=line.custom_id, request_id=request_id_of(self._batch.id, number))
             piece = await self._until_stored(lambda: self._outputs.append(output))
             result = result_of(answer, line.url, piece, length=len(output))
+            self._length.note_entry(answer.entry)
             if await self._lines.finish(self._batch.ref, number, result, answer.entry):
                 self._counters.lines["completed" if result.ok else "failed"] += 1
             else:
@@ -246,8 +249,7 @@ class LineRunner:
             await asyncio.wait(self._finishing)
 
     async def _until_stored(self, act: Callable[[], Awaitable[_T]]) -> _T:
-        """Return the result of *act*. It is repeated while the storage of contents does not answer, because otherwise
-        answers would be lost that were computed already.
+        """Return the result of *act*, which is repeated while the storage does not answer, so that no answer is lost.
 
         Raises:
             ContentMissing: if a content does not exist.
@@ -284,13 +286,12 @@ class LineRunner:
             self._discard(answer, "retried")
             await self._pause(min(MAX_WAIT_S, answer.retry_after_s or 2.0**failures))
             turn.follows = False
-            place = await self._enter([turn.asked])
+            place = await self._enter([turn.asked.model])
         return None
 
     def _note_interruption(self, place: Place, turn: _Turn) -> Interrupted:
         self._counters.interruptions[place.model] += 1
-        count = 1 if turn.former is None else turn.former.count + 1
-        return self._lane.interrupted(place, turn.step_bytes(place.worker), count)
+        return self._lane.interrupted(place, turn.step_bytes(place.worker), turn.interruptions + 1)
 
     @property
     def _is_raised(self) -> bool:
@@ -308,6 +309,7 @@ class LineRunner:
                 place,
                 step_bytes=turn.step_bytes(place.worker),
                 prompt_bytes=turn.planned.prompt_bytes,
+                answer_tokens=self._length.expected(turn.asked.most_tokens),
                 is_raised=self._is_raised,
                 yields=self._caches_prompts and turn.may_interrupt,
             )
@@ -333,10 +335,9 @@ class LineRunner:
 
     async def _ask(self, url: str, body: bytes, request_id: str, place: Place) -> LineAnswer | None:
         """Return the answer to a line, or None if the line was interrupted."""
-        info = self._batch.info
         urgency: Urgency = "raised" if self._is_raised else "without_worker" if place.worker is None else "patient"
         try:
-            caller = self._identity.caller(info.key, self._batch.team, urgency)
+            caller = self._identity.caller(self._batch.info.key, self._batch.team, urgency)
         except InvalidKey as refusal:
             return LineAnswer(refusal.status, refusal.to_body(), None)
         secret = self._secret + urgency

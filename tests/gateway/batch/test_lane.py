@@ -217,3 +217,24 @@ class TestInterruptions:
         place = await lane.enter(["tiny"])
         await lane.begin(place, step_bytes=40_000, prompt_bytes=40_000, is_raised=is_raised, yields=yields)
         return place
+
+
+async def test_expected_answers_occupy_the_cache_too() -> None:
+    """Otherwise lines with long answers would fill it, and other requests would wait for their ends."""
+    model = a_model(Answers())
+    (worker,) = model.fleet
+    model.fleet.set_capacity(worker.id, blocks=512, block_size=16)
+    lane = Lane(the_models(model), per_worker=9, max_cache_share=0.5, sleep=at_once)
+    tasks = await entered(lane, 2)
+    (first,) = places(tasks)
+    await lane.begin(first, step_bytes=400, prompt_bytes=400, answer_tokens=4000)
+    book(model, first.worker)
+    await settled()
+    second = places(tasks)[1]
+    beginning = asyncio.ensure_future(lane.begin(second, step_bytes=400, prompt_bytes=400, answer_tokens=4000))
+    await settled()
+
+    assert not beginning.done()
+    lane.leave(first)
+    await settled()
+    assert beginning.done()
