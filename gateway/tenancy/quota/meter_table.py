@@ -310,6 +310,6 @@ def _memory_file() -> int:
     """Open a file without a name. On Linux it is never on a disk (memfd_create(2))."""
     create = getattr(os, "memfd_create", None)
     if create is not None:
-        return int(create("warmgate-limits"))
+        return int(create("limits"))
     with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
