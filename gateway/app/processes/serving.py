@@ -79,7 +79,7 @@ def serve_processes(
 
 @dataclass(frozen=True, slots=True)
 class _Store:
-    """What the processes share."""
+    """Store of several processes, and how they use it."""
 
     server: StoreServer | None = None
     """Server that the supervisor has to run as the store."""

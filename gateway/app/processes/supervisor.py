@@ -186,7 +186,7 @@ class Supervisor:
         """Return a seat that no process has.
 
         Raises:
-            ServerError: if there is none, because many former processes have not ended yet.
+            ServerError: if all seats are taken, because many former processes have not ended yet.
         """
         for seat in range(seats_of(len(self._plan.listeners))):
             if seat not in self._state.seats:

@@ -10,7 +10,7 @@ from tests.storage import PATIENCE_S, RedisServer
 
 @pytest.mark.redis
 async def test_a_subscription_gets_the_frames_of_its_group(redis_server: RedisServer) -> None:
-    """Also its own, and none if there are none for a while."""
+    """Also its own, and None after a while without a frame."""
     blue, red = (RedisBus(redis_link(redis_server.url, timeout_s=PATIENCE_S), group) for group in ("blue", "red"))
     frames = await blue.subscribe()
     await red.publish(b"other")
