@@ -18,13 +18,15 @@ class FileLock:
     """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self.descriptor = os.open(path.with_name(f"{path.name}.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            os.close(self._descriptor)
+            os.close(self.descriptor)
             raise FileTaken(path.name) from None
 
     def release(self) -> None:
-        """Release the lock on the file. Call this method only once."""
-        os.close(self._descriptor)
+        """Release the lock on the file. Call this method only once. Processes that inherited the descriptor keep the
+        lock until they end.
+        """
+        os.close(self.descriptor)

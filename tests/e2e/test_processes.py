@@ -252,6 +252,31 @@ async def test_two_gateways_cannot_use_one_file(tmp_path: Path) -> None:
                 pass
 
 
+async def test_processes_that_outlive_their_supervisor_keep_the_file(tmp_path: Path) -> None:
+    """A gateway that starts meanwhile would not know what they have granted."""
+    store = {"store": {"url": f"sqlite:///{tmp_path}/store.db"}}
+    async with serving(SimulatorOptions(port=0)) as worker:
+        configured = settings(worker, **store)
+        async with (
+            processes(tmp_path, configured) as gateway,
+            AsyncExitStack() as exits,
+            asyncio.TaskGroup() as tasks,
+        ):
+            streams = await begun(gateway, worker, exits, tasks)
+            running = pids(gateway)
+            await gateway.kill()
+            with pytest.raises(AssertionError, match=r"store\.db is in use by another gateway"):
+                async with processes(tmp_path, configured, name="early"):
+                    pass
+            await hold_back(worker, factor=1)
+            await streams.texts()
+        async with asyncio.timeout(60):
+            while any(runs(pid) for pid in running.values()):
+                await asyncio.sleep(0.05)
+        async with processes(tmp_path, configured, name="late") as gateway:
+            assert 200 == await asked(gateway)
+
+
 async def test_a_reload_reaches_all_processes_or_none(tmp_path: Path) -> None:
     async with serving(SimulatorOptions(port=0)) as worker, processes(tmp_path, settings(worker)) as gateway:
         good = settings(worker)

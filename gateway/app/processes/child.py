@@ -41,15 +41,17 @@ class Child:
         self._expositions = 0
 
     @classmethod
-    async def start(cls, command: Sequence[str], assignment: Assignment) -> tuple["Child", asyncio.StreamReader]:
-        """Start a process, and return it with the reader for `listen`."""
+    async def start(
+        cls, command: Sequence[str], assignment: Assignment, *, keeps: Sequence[int] = ()
+    ) -> tuple["Child", asyncio.StreamReader]:
+        """Start a process, and return it with the reader for `listen`. It keeps the descriptors *keeps* open."""
         ours, theirs = socket.socketpair()
         inherited = [assignment.listener, assignment.admin, assignment.probes, assignment.table, assignment.hub]
         with theirs:
             process = await asyncio.create_subprocess_exec(
                 *(*command, "--control", str(theirs.fileno())),
                 stdin=asyncio.subprocess.DEVNULL,
-                pass_fds=[theirs.fileno(), *(each for each in inherited if each is not None)],
+                pass_fds=[theirs.fileno(), *(each for each in inherited if each is not None), *keeps],
                 # The terminal sends its signals to the supervisor alone, which passes them on.
                 start_new_session=True,
             )

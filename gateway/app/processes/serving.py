@@ -70,6 +70,7 @@ def serve_processes(
             variables=lambda number: rules.variables_of(number, store.url),
             is_store_hidden=rules.store_url is None,
             table=store.table,
+            lock=store.lock,
             stop_s=rules.stop_s,
             validate=validate,
             on_started=started,
@@ -87,6 +88,8 @@ class _Store:
     """URL that replaces the configured store, or None to keep it."""
     table: MeterTable | None = None
     """Table of limits if the store is a file."""
+    lock: int | None = None
+    """File descriptor of the lock of the configured file."""
 
 
 def _store_of(rules: ProcessRules, exits: ExitStack, *, has_store_server: bool) -> _Store:
@@ -112,22 +115,23 @@ def _store_of(rules: ProcessRules, exits: ExitStack, *, has_store_server: bool) 
         folder = tempfile.mkdtemp(prefix="warmgate-")
         exits.callback(shutil.rmtree, folder, ignore_errors=True)
         return _Store(url=f"{SQLITE}{folder}/warmgate.db", table=table)
-    _lock(Path(url.removeprefix(SQLITE)), exits)
-    return _Store(table=table)
+    return _Store(table=table, lock=_lock(Path(url.removeprefix(SQLITE)), exits))
 
 
-def _lock(path: Path, exits: ExitStack) -> None:
-    """Lock the SQLite file *path* for this gateway until *exits* ends.
+def _lock(path: Path, exits: ExitStack) -> int:
+    """Lock the SQLite file *path* for this gateway until *exits* ends, and return the descriptor of the lock.
 
     Raises:
         ServerError: if another gateway uses the file, or if there is no such folder.
     """
     try:
-        exits.callback(FileLock(path).release)
+        lock = FileLock(path)
     except FileTaken:
         raise ServerError(f"store.url: {path} is in use by another gateway.") from None
     except OSError as fault:
         raise ServerError(f"store.url: {path} cannot be used: {fault.strerror}.") from None
+    exits.callback(lock.release)
+    return lock.descriptor
 
 
 def _bound(exits: ExitStack, rules: ProcessRules) -> list[socket.socket]:

@@ -54,6 +54,8 @@ class Plan:
     is_store_hidden: bool
     table: MeterTable | None
     """Table in which the processes count limits, or None if a server counts them."""
+    lock: int | None
+    """File descriptor of the lock of the store's file. Processes that outlive their supervisor keep the lock."""
     stop_s: float
     """Seconds that a process may take to stop."""
     validate: Callable[[], bool]
@@ -164,6 +166,7 @@ class Supervisor:
                     hub=None if plan.table is None else hub.fileno(),
                     hub_key=self._hub_key,
                 ),
+                keeps=[] if plan.lock is None else [plan.lock],
             )
         place.current = child
         self._state.children.add(child)

@@ -32,6 +32,7 @@ def plan(program: str, listeners: list[socket.socket], started: list[str]) -> Pl
         variables=lambda _: {},
         is_store_hidden=False,
         table=None,
+        lock=None,
         stop_s=30,
         validate=lambda: True,
         on_started=lambda: started.append("ready"),
