@@ -217,6 +217,7 @@ def process_rules(settings: Settings, processes: int) -> ProcessRules:
         variables={name: str(value) for name, value in shared.items() if value is not None},
         shapes=settings.request_shapes.directory if settings.request_shapes.enabled else None,
         store_url=url,
+        store_file=Path(url.removeprefix(SQLITE)) if url is not None and url.startswith(SQLITE) else None,
         stop_s=server.stop_delay_s + server.shutdown_grace_s,
         is_log_json=settings.logging.format == "json",
     )

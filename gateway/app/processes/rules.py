@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,8 @@ class ProcessRules:
     shapes: str | None
     """Folder of recorded request shapes, in which each process gets a folder of its own."""
     store_url: str | None
+    store_file: Path | None
+    """SQLite file of the store, or None if the store is a server, or if there is none."""
     stop_s: float
     """Seconds that requests have after a stop signal."""
     is_log_json: bool

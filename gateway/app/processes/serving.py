@@ -19,7 +19,6 @@ from gateway.app.processes.store_server import StoreServer, server_program
 from gateway.app.processes.supervisor import Plan, seats_of, supervised
 from gateway.server.admin_port import listening
 from gateway.server.listener import ServerError, address_of, bind
-from gateway.settings.rules import SQLITE
 from gateway.storage.file_lock import FileLock, FileTaken
 from gateway.tenancy.quota.meter_table import MeterTable, new_table
 
@@ -107,15 +106,15 @@ def _store_of(rules: ProcessRules, exits: ExitStack, *, has_store_server: bool) 
         if path == url or "?" in path or not path.startswith("/"):
             raise ServerError("--store-server needs a store.url of the form unix://PATH, with an absolute path.")
         return _Store(StoreServer(server_program(), Path(path)))
-    if url is not None and not url.startswith(SQLITE):
+    if url is not None and rules.store_file is None:
         return _Store()
     table = new_table(seats_of(rules.processes))
     exits.callback(os.close, table.descriptor)
-    if url is None:
+    if rules.store_file is None:
         folder = tempfile.mkdtemp(prefix="warmgate-")
         exits.callback(shutil.rmtree, folder, ignore_errors=True)
-        return _Store(url=f"{SQLITE}{folder}/warmgate.db", table=table)
-    return _Store(table=table, lock=_lock(Path(url.removeprefix(SQLITE)), exits))
+        return _Store(url=f"sqlite:///{folder}/warmgate.db", table=table)
+    return _Store(table=table, lock=_lock(rules.store_file, exits))
 
 
 def _lock(path: Path, exits: ExitStack) -> int:

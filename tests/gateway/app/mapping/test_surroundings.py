@@ -1,5 +1,7 @@
 """Values for the server, the admin API and telemetry, from settings."""
 
+from pathlib import Path
+
 import pytest
 
 from gateway.api.admin_access import AdminKey
@@ -131,11 +133,22 @@ def test_processes_share_the_limits_of_the_server() -> None:
     assert (35, ("127.0.0.1", 9090), ("127.0.0.1", 9091)) == (rules.stop_s, rules.probes, rules.admin)
 
 
+@pytest.mark.parametrize(
+    ("url", "file"),
+    [(None, None), ("redis://127.0.0.1:6379/0", None), ("sqlite:////data/warmgate.db", Path("/data/warmgate.db"))],
+)
+def test_processes_know_the_file_of_their_store(url: str | None, file: Path | None) -> None:
+    store = {} if url is None else {"store": {"url": url}}
+    rules = process_rules(build({"models": MODELS, **store}, {}), 2)
+
+    assert (url, file) == (rules.store_url, rules.store_file)
+
+
 def test_settings_that_only_one_process_can_use_are_named_together() -> None:
     settings = {
         "models": MODELS,
         "admin": {"keys": [{"id": "root", "role": "owner", "secret": "s" * 20}]},
-        "store": {"url": "sqlite:///warmgate.db"},
+        "store": {"url": "sqlite:///:memory:"},
         "kv_events": {"bind": "tcp://127.0.0.1:5557"},
     }
     with pytest.raises(SettingsError) as refused:

@@ -5,7 +5,7 @@ from gateway.app.processes.rules import ProcessRules
 
 def rules(shapes: str | None) -> ProcessRules:
     shared = {"WARMGATE_STORE__REPLICAS": "2"}
-    return ProcessRules(2, "127.0.0.1", 8080, None, None, shared, shapes, None, stop_s=30, is_log_json=False)
+    return ProcessRules(2, "127.0.0.1", 8080, None, None, shared, shapes, None, None, stop_s=30, is_log_json=False)
 
 
 def test_a_process_gets_the_shares_and_the_store() -> None:
