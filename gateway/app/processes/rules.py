@@ -21,7 +21,7 @@ class ProcessRules:
     """Folder of recorded request shapes, in which each process gets a folder of its own."""
     store_url: str | None
     store_file: Path | None
-    """SQLite file of the store, or None if the store is a server, or if there is none."""
+    """SQLite file of the store, or None if the store is a server or not configured."""
     stop_s: float
     """Seconds that requests have after a stop signal."""
     is_log_json: bool
