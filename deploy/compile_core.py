@@ -86,6 +86,7 @@ REQUESTS = (
     "gateway/models/registry.py",
     "gateway/models/open_streams.py",
     "gateway/proxy/relay.py",
+    "gateway/proxy/request_ids.py",
     "gateway/proxy/retry_policy.py",
     "gateway/protocol/prompt.py",
     "gateway/proxy/proxy.py",

@@ -59,22 +59,32 @@ def marks(raw: bytes) -> int:
 
 def is_light(raw: bytes) -> bool:
     """Return whether *raw* can be decoded on the event loop, which takes a few milliseconds at most."""
-    size = len(raw)
-    if size <= INLINE_BYTES:
+    if len(raw) <= INLINE_BYTES:
         return True
-    return size <= OFF_LOOP_BYTES and (marks(raw) <= INLINE_MARKS or _has_few_values(raw))
+    if len(raw) > OFF_LOOP_BYTES:
+        return False
+    if marks(raw) <= INLINE_MARKS:
+        return True
+    plain = without_escapes(raw)
+    return plain is not None and has_few_values(plain)
 
 
-def _has_few_values(raw: bytes) -> bool:
-    """Return whether *raw* has at most `INLINE_MARKS` values. A prompt of 220 kB contains more commas. A text with too
-    many quotes and backslashes is not counted.
+def without_escapes(raw: bytes) -> bytes | None:
+    """Return *raw* without escaped quotes and backslashes, or None if it has too many quotes and backslashes to count
+    its values on the event loop. Takes up to 1.2 ms.
 
-    If *raw* is not JSON, only the part before the error is counted, which is the part that a decoder reads.
+    If *raw* is not JSON, only the part before the error is right, which is the part that a decoder reads.
     """
     if len(raw) - len(raw.translate(None, b'"\\')) > _INLINE_ESCAPES:
-        return False
+        return None
     # Within a string backslashes pair up from the left, so after this each quote begins or ends a string.
-    plain = raw.replace(rb"\\", b"").replace(rb"\"", b"")
+    return raw.replace(rb"\\", b"").replace(rb"\"", b"")
+
+
+def has_few_values(plain: bytes) -> bool:
+    """Return whether a body has at most `INLINE_MARKS` values. *plain* is the result of `without_escapes`. A prompt of
+    220 kB has more commas than that. Takes up to 0.5 ms.
+    """
     quotes = len(plain) - len(plain.translate(None, b'"'))
     if quotes > 4 * INLINE_MARKS:  # a value has at most a key and a text
         return False

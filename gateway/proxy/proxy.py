@@ -40,6 +40,7 @@ from gateway.proxy.guardrails.guards import GuardedModels
 from gateway.proxy.incoming import YIELD_BYTES, CallerGone, Incoming, Receive, Scope
 from gateway.proxy.keep_alive import KeepAlive
 from gateway.proxy.relay import Relay
+from gateway.proxy.request_ids import RequestIds
 from gateway.proxy.retry_policy import RetryPolicy
 from gateway.proxy.tracing.tracer import Tracers
 from gateway.proxy.worker_call import begun, call_of, prioritized
@@ -83,7 +84,8 @@ class Proxy:
         self._relay = Relay(owners, disconnects)
         self._completed_requests = completed_requests
         self._disconnects, self._keep_alive = disconnects, keep_alive
-        self._clock, self._rng = clock, rng
+        self._clock = clock
+        self._request_ids = RequestIds(rng)
         self._bodies, self._cached_answers = bodies, cached_answers
         self._retry_policy = retry_policy
         self._chooser = RouteChooser(models, owners.peek)
@@ -99,7 +101,7 @@ class Proxy:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request as an ASGI application."""
         incoming = Incoming(scope, receive)
-        request_id = incoming.request_id or b"%032x" % self._rng.getrandbits(128)
+        request_id = incoming.request_id or self._request_ids.next_id()
         exchange = Exchange(request_id, incoming.path, self._clock())
         exchange.keeps_decision = self._keeps_decisions
         exchange.delivery = incoming.delivery

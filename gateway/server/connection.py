@@ -299,8 +299,8 @@ class ClientConnection(asyncio.Protocol):
     def cut(self) -> None:
         self._closing.close()
 
-    def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        return None if self._closing.is_over or self._closing.is_stopping else self._queue.reuse_task()
+    def reuse_task(self, task: "asyncio.Task[None]") -> "asyncio.Future[Cycle] | None":
+        return None if self._closing.is_over or self._closing.is_stopping else self._queue.reuse_task(task)
 
     def _start_next(self) -> None:
         """Serve the next request that waits on the connection. If none waits, prepare to receive one."""

@@ -88,9 +88,9 @@ class CycleConnection(Protocol):
         """
         ...
 
-    def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        """Return a future of the next request for the current task, or None if the task must end. If no request
-        follows, the future is canceled.
+    def reuse_task(self, task: "asyncio.Task[None]") -> "asyncio.Future[Cycle] | None":
+        """Return a future of the next request for *task*, or None if the task must end. If no request follows, the
+        future is canceled.
         """
         ...
 
@@ -137,6 +137,7 @@ class Cycle:
         "response_complete",
         "response_started",
         "scope",
+        "task",
         "unread_bytes",
     )
 
@@ -158,6 +159,8 @@ class Cycle:
         self.expects_continue = expects_continue
         """Whether the client waits for `100 Continue` before it sends the request body."""
         self.disconnected = False
+        self.task: asyncio.Task[None] | None = None
+        """Task that serves the request, until it has served it. A later reference would keep the task in memory."""
         self.response_started = False
         self.response_complete = False
         self._connection = connection
@@ -187,6 +190,7 @@ class Cycle:
         self._write(body, last=True)
 
     def cancelled(self) -> None:
+        self.task = None
         if not self.response_complete:  # otherwise the connection may serve the next request
             self._connection.cut()
 
@@ -196,7 +200,8 @@ class Cycle:
             self.failed()
 
     def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        return self._connection.reuse_task()
+        task, self.task = self.task, None
+        return None if task is None else self._connection.reuse_task(task)
 
     # The side of the connection
 

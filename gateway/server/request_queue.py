@@ -55,6 +55,7 @@ class RequestQueue:
             task.add_done_callback(self._tasks.discard)
         else:
             next_cycle.set_result(cycle)
+        cycle.task = task
         self._tasks.add(task)
 
     def add(self, cycle: Cycle) -> None:
@@ -74,12 +75,9 @@ class RequestQueue:
         if self._waiting and self._waiting[-1] is cycle:
             self._waiting.pop()
 
-    def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        """Keep the current task and return a future for its next request, or None if the task must end."""
-        if self._idle_task is not None:
-            return None
-        task = asyncio.current_task()
-        if task is None or task.cancelling() or copy_context() != self._context:
+    def reuse_task(self, task: "asyncio.Task[None]") -> "asyncio.Future[Cycle] | None":
+        """Keep *task*, the current task, and return a future for its next request, or None if the task must end."""
+        if self._idle_task is not None or task.cancelling() or copy_context() != self._context:
             return None
         self._tasks.discard(task)  # a stop does not wait for it
         self._idle_task = task

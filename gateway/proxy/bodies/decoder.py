@@ -21,7 +21,14 @@ import msgspec
 from gateway.protocol.body import Body
 from gateway.protocol.endpoints.endpoint import Endpoint
 from gateway.protocol.errors import GatewayError, MalformedBody, Stopping
-from gateway.protocol.json_bounds import is_light
+from gateway.protocol.json_bounds import (
+    INLINE_MARKS,
+    OFF_LOOP_BYTES,
+    has_few_values,
+    is_light,
+    marks,
+    without_escapes,
+)
 from gateway.protocol.splice import Places
 from gateway.proxy.bodies import answer as messages
 from gateway.proxy.bodies.answer import ACTING_TEXTS, REDACTED, TEXTS, DecodeResult
@@ -66,10 +73,13 @@ class BodyDecoder:
         Raises:
             ClientError: if `Endpoint.parse` rejects the body, or the body exceeds a limit.
         """
-        if is_light(raw):
-            if len(raw) > YIELD_BYTES:
-                await asyncio.sleep(0)  # counting the values took up to two milliseconds
-            return endpoint.parse(raw, content_type)
+        if await _is_light(raw):
+            if len(raw) <= YIELD_BYTES:
+                return endpoint.parse(raw, content_type)
+            await asyncio.sleep(0)
+            parsed = endpoint.parse(raw, content_type)
+            await asyncio.sleep(0)
+            return parsed
         body = (await self._asked(endpoint.path.encode(), raw, content_type)).to_body()
         assert body is not None, "the answer has no body"
         return body
@@ -130,6 +140,20 @@ class BodyDecoder:
             reader = DecoderProcess(max_cpu_s=self._max_cpu_s, max_wait_s=self._max_wait_s)
             self._readers.append(reader)
             return reader
+
+
+async def _is_light(raw: bytes) -> bool:
+    """Return `is_light` of *raw*. The checks of a long body take several turns of the event loop, of a millisecond
+    each.
+    """
+    if not YIELD_BYTES < len(raw) <= OFF_LOOP_BYTES:
+        return is_light(raw)
+    if marks(raw) <= INLINE_MARKS:
+        return True
+    await asyncio.sleep(0)
+    plain = without_escapes(raw)
+    await asyncio.sleep(0)
+    return plain is not None and has_few_values(plain)
 
 
 class DecoderProcess:

@@ -103,6 +103,19 @@ async def test_status_and_headers_are_the_workers_own() -> None:
         await worker.aclose()
 
 
+@pytest.mark.parametrize(("size", "waits"), [(65_536, False), (65_537, True)])
+async def test_other_tasks_run_before_a_long_body_is_written(size: int, waits: bool) -> None:
+    """The worker was chosen in the same turn of the loop, and both take long."""
+    async with serving(sends(OK)) as peer:
+        worker = worker_at(peer)
+        sending = worker.send(call(body=b"x" * size))
+        sending.send(None)
+
+        assert waits == worker.is_unused
+        sending.close()
+        await worker.aclose()
+
+
 async def test_the_request_arrives_as_it_was_called() -> None:
     """Base path, the worker's own key and the end-to-end fields arrive; the body is untouched."""
     async with serving(sends(OK)) as peer:

@@ -56,7 +56,7 @@ class RecordingConnection:
     def cut(self) -> None:
         self.is_cut = True
 
-    def reuse_task(self) -> "asyncio.Future[Cycle] | None":
+    def reuse_task(self, task: "asyncio.Task[None]") -> "asyncio.Future[Cycle] | None":
         return self.next_cycle
 
     @property
@@ -77,7 +77,7 @@ def cycle_on(
     is_persistent: bool = True,
     expects_continue: bool = False,
 ) -> Cycle:
-    return Cycle(
+    cycle = Cycle(
         {"type": "http", "method": method, "http_version": version},
         connection,
         connection.writer,
@@ -85,6 +85,8 @@ def cycle_on(
         is_persistent=is_persistent,
         expects_continue=expects_continue,
     )
+    cycle.task = asyncio.current_task()  # a queue sets the serving task; a recording connection only passes it on
+    return cycle
 
 
 def start(status: int = 200, headers: Headers | None = None) -> Message:

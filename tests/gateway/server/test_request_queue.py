@@ -14,8 +14,8 @@ class KeepsTasks:
     def __init__(self) -> None:
         self.queue: RequestQueue
 
-    def reuse_task(self) -> "asyncio.Future[Cycle] | None":
-        return self.queue.reuse_task()
+    def reuse_task(self, task: "asyncio.Task[None]") -> "asyncio.Future[Cycle] | None":
+        return self.queue.reuse_task(task)
 
 
 class Served:

@@ -22,16 +22,18 @@ def test_added_is_what_the_worker_itself_did_not_take_in_the_same_round() -> Non
 
 
 @pytest.mark.parametrize(("p99_ms", "is_met"), [(5.0, True), (5.1, False)])
-def test_the_bar_is_the_best_routers_p99_at_500_per_second(p99_ms: float, is_met: bool) -> None:
-    """Nginx is no router, and other rates are reported only."""
+def test_the_bars_are_the_best_routers_p50_and_p99(p99_ms: float, is_met: bool) -> None:
+    """Nginx is no router, and rates of streams and of slow routers are reported only."""
     report = a_report()
     judged = {STUB: 1.0, NGINX: 1.5, SGLANG: 9.0, SMG: 5.0, OURS: p99_ms}
     found = {rate: [reading(OURS, 900.0)] for rate in RATES}
-    found[JUDGED] = [reading(name, value) for name, value in judged.items()]
+    found |= {rate: [reading(name, value) for name, value in judged.items()] for rate in JUDGED}
     tell(report, found)
 
     assert is_met == report.is_met
-    assert report.bars[0].what.endswith(SMG)
+    names = [f"{name} added at {per_s} requests per second" for per_s in (100, 500, 1000) for name in ("p50", "p99")]
+    assert names == [bar.what.partition(",")[0] for bar in report.bars[:-1]]
+    assert all(bar.what.endswith(SMG) for bar in report.bars[:-1])
     assert len(RATES) == len(report.tables)
 
 
@@ -48,7 +50,7 @@ def test_streams_are_asked_for_where_the_rate_is_of_streams() -> None:
     assert b'"stream"' not in requests(Rate(50), 1)(0)
 
 
-def test_the_judged_rate_is_measured_more_often() -> None:
-    """A dozen requests make a p99 otherwise."""
-    assert [4] == [rate.turns for rate in RATES if rate == JUDGED]
-    assert {1} == {rate.turns for rate in RATES if rate != JUDGED}
+def test_rates_with_bars_are_measured_more_often() -> None:
+    """A dozen requests make a p99 otherwise. Three rounds are twelve turns."""
+    assert [4, 4, 4] == [rate.turns for rate in RATES if rate in JUDGED]
+    assert {1} == {rate.turns for rate in RATES if rate not in JUDGED}

@@ -40,6 +40,23 @@ async def test_a_short_body_needs_no_process(reader: BodyDecoder) -> None:
     assert [] == reader.rss_pids()
 
 
+@pytest.mark.parametrize(("text", "turns"), [("x" * 60_000, 0), ("x" * 100_000, 2), ("a, " * 30_000, 4)])
+async def test_other_tasks_run_between_the_steps_of_a_long_body(reader: BodyDecoder, text: str, turns: int) -> None:
+    """A step takes about a millisecond: escapes are removed, values are counted, and the body is decoded."""
+    raw = LONG.replace(b"x" * 300_000, text.encode())
+    loop, passed = asyncio.get_running_loop(), 0
+
+    def count() -> None:
+        nonlocal passed
+        passed += 1
+        loop.call_soon(count)
+
+    loop.call_soon(count)
+    body = await reader.read(CHAT, raw, b"")
+
+    assert (CHAT.parse(raw, b""), turns, []) == (body, passed, reader.rss_pids())
+
+
 async def test_routing_gets_the_first_megabyte_of_a_prompt(reader: BodyDecoder) -> None:
     """Its full length is known as well."""
     raw = b'{"model":"tiny","prompt":"%b"}' % (b"x" * 3_000_000)
