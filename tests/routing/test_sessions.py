@@ -5,7 +5,7 @@ import pytest
 
 from routing.live_sessions import Session
 from routing.request import BATCH, Request
-from routing.sessions import FILTER_SLOTS, MAX_LOOPED_BLOCKS, PromptEnds, Sessions
+from routing.sessions import FILTER_SLOTS, LAST_BLOCKS, MAX_LOOPED_BLOCKS, PromptEnds, Sessions
 from tests.routing.examples import A, B, a_request
 
 HEAD = "system"
@@ -186,6 +186,19 @@ class TestPromptEnds:
 
         assert ends.pop(3 + FILTER_SLOTS) is None
         assert 3 == ends.last_in(prompt(3, length=length))
+
+
+@pytest.mark.parametrize("blocks", [1, LAST_BLOCKS, MAX_LOOPED_BLOCKS, MAX_LOOPED_BLOCKS + 1, 300])
+def test_an_end_is_found_at_any_place_of_a_prompt(blocks: int) -> None:
+    """The first block is an end as well, so the search has to begin with the last blocks."""
+    whole = prompt(length=blocks)
+    numbers = np.frombuffer(whole, np.int64).tolist()
+    for end in numbers:
+        ends = PromptEnds()
+        for block in {numbers[0], end}:
+            ends.put(block, Session())
+
+        assert end == ends.last_in(whole)
 
 
 def prompt(*blocks: int, length: int) -> bytes:

@@ -14,7 +14,7 @@ from gateway.proxy.bodies.memory_guard import MemoryGuard
 from gateway.proxy.bodies.receive import receive_body
 from gateway.proxy.guardrails.filter import Text
 from gateway.proxy.guardrails.reading import rewrite_texts, texts_of
-from gateway.proxy.incoming import Incoming
+from gateway.proxy.incoming import YIELD_BYTES, Incoming
 
 
 class Bodies:
@@ -64,7 +64,7 @@ class Bodies:
         Raises:
             ClientError: if the body is not valid, or names no model although the gateway serves more than one.
         """
-        if len(raw) <= INLINE_BYTES:
+        if len(raw) <= INLINE_BYTES or (len(raw) <= YIELD_BYTES and is_light(raw)):
             body = endpoint.parse(raw, incoming.content_type)
         else:
             body = await self._reader.read(endpoint, raw, incoming.content_type)
