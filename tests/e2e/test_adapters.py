@@ -61,6 +61,13 @@ async def known(stack: Stack, model: str) -> dict[str, float]:
     }
 
 
+async def all_have(stack: Stack, model: str, workers: str) -> None:
+    """Wait until the gateway knows that each of *workers* has the adapter: before, it prefers those that it knows."""
+    async with asyncio.timeout(60):
+        while await known(stack, model) != dict.fromkeys(workers, 1.0):
+            await asyncio.sleep(0.01)
+
+
 async def busy(stack: Stack) -> set[str]:
     """The labels of workers that have something to do, once there are some."""
     async with asyncio.timeout(60):
@@ -163,6 +170,7 @@ async def test_what_the_base_model_does_is_load_for_its_adapters() -> None:
     """They have the same workers: a request for the adapter goes to the one that is idle."""
     slow = {"prefill_tokens_per_s": 200.0, "speed": 1.0}
     async with before([loading("poet", **slow), loading("poet", **slow)], {"poet": {}}) as stack:
+        await all_have(stack, "poet", "ab")
         long = asyncio.ensure_future(ask(stack, "tiny", "word " * 2400))
         on = await busy(stack)
         answers = {(await ask(stack, "poet", f"prompt {i}"))[1] for i in range(3)}
